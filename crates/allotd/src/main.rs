@@ -1,0 +1,2 @@
+//! allotd
+fn main() {}
