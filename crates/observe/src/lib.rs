@@ -1,1 +1,21 @@
-//! allot-observe
+//! Readers of processes, their clocks and their lives.
+//!
+//! Data flows one way: this crate looks at the machine and never changes it. A process is held
+//! by a [`ProcessHandle`] (a pidfd and a start time), never by a bare pid, so that nothing
+//! here can report on a process that merely inherited a number.
+
+mod error;
+mod facts;
+mod handle;
+mod life;
+mod proc_dir;
+mod run_state;
+mod scan;
+mod stat;
+
+pub use error::ProcessError;
+pub use facts::ProcessFacts;
+pub use handle::ProcessHandle;
+pub use life::{LifeError, LifeEvent, LifeSource, ProcessRef};
+pub use run_state::RunState;
+pub use scan::{Ancestry, Process, scan};
