@@ -1,8 +1,50 @@
-//! The ledger: tickets, currencies and their brokers. One state, changed only by
-//! [`Ledger::apply`](crate::Ledger::apply) of an operation that a broker authorised.
+//! The ledger: tickets, currencies and their brokers, after Sullivan and Seltzer, *A Resource
+//! Management Framework for Central Servers* (cited as "paper 1").
+//!
+//! One state, changed in one way: somebody's [`Intent`] becomes an [`Authorised`] operation in
+//! [`decide`], or a [`Refusal`]; [`Ledger::apply`] takes nothing but what was authorised and
+//! answers with the [`Change`]s that it made. Those are what the journal writes down, what
+//! valuation follows, and what undoes a batch that failed.
 //!
 //! Pure: no clock, no randomness, no files, no threads.
 
+mod apply;
+mod broker;
+mod change;
+mod currency;
+mod home;
 mod identity;
+mod intent;
+#[allow(clippy::module_inception)]
+mod ledger;
+mod refusal;
+mod resource;
+mod ticket;
 
+pub use broker::{Authorised, decide};
+pub use change::Change;
+pub use currency::{
+    BASE, BadMode, BadRights, Currency, CurrencyId, CurrencyRecord, Issued, Loan, Mode, Nature,
+    Rights, Subject,
+};
+pub use home::{BadPolicyKey, Funding, Home, Placement, Placements, PolicyKey};
 pub use identity::ProcessIdentity;
+pub use intent::{Authority, Caller, Intent, NewClient};
+pub use ledger::{Ledger, Misfit, Snapshot};
+pub use refusal::Refusal;
+pub use resource::{Resource, UnknownResource};
+pub use ticket::{AMOUNT_MAX, HARD_TOTAL, ISSUED_MAX, Ticket, TicketId, TicketKind};
+
+/// The longest path of currencies below base that funding may make.
+pub const DEPTH_MAX: usize = 32;
+/// The most tickets that one currency may hold.
+pub const BACKERS_MAX: usize = 64;
+/// The most grants that one currency may have.
+pub const GRANTS_MAX: usize = 64;
+/// The most pure currencies and jobs that one ordinary uid may own, so that nobody fills the
+/// ledger.
+pub const CURRENCIES_PER_OWNER_MAX: usize = 4096;
+/// The longest name of a currency, in bytes.
+pub const NAME_LEN_MAX: usize = 64;
+/// What each member of a job holds of its currency, unless set otherwise: they share equally.
+pub const JOB_SHARE: u64 = 1000;

@@ -1,0 +1,462 @@
+//! The broker: may this caller do that? (paper 1, 3.2 and table 1)
+//!
+//! Every check that can fail is made here, so that [`Ledger::apply`] cannot.
+
+use crate::refusal::letters;
+use crate::{
+    AMOUNT_MAX, Authority, BACKERS_MAX, BASE, CURRENCIES_PER_OWNER_MAX, Caller, Currency,
+    CurrencyId, DEPTH_MAX, Funding, GRANTS_MAX, HARD_TOTAL, ISSUED_MAX, Intent, Ledger,
+    NAME_LEN_MAX, Nature, NewClient, Placements, PolicyKey, Refusal, Resource, Rights, Subject,
+    TicketKind,
+};
+
+/// An intent that the broker allowed, good for the ledger as it was then. Only [`decide`]
+/// makes one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Authorised {
+    pub(crate) authority: Authority,
+    pub(crate) intent: Intent,
+    pub(crate) version: u64,
+}
+
+impl Authorised {
+    /// On whose authority.
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// What.
+    pub fn intent(&self) -> &Intent {
+        &self.intent
+    }
+}
+
+/// Allow an intent, or say why not.
+///
+/// # Errors
+/// A [`Refusal`]; the ledger is unchanged either way.
+pub fn decide(
+    ledger: &Ledger,
+    authority: Authority,
+    intent: Intent,
+) -> Result<Authorised, Refusal> {
+    let broker = Broker { ledger, authority: &authority };
+    broker.check(&intent)?;
+    Ok(Authorised { version: ledger.version(), authority, intent })
+}
+
+struct Broker<'a> {
+    ledger: &'a Ledger,
+    authority: &'a Authority,
+}
+
+impl Broker<'_> {
+    fn check(&self, intent: &Intent) -> Result<(), Refusal> {
+        match intent {
+            Intent::CreateCurrency { name, owner, group, .. } => {
+                self.check_create(name, *owner, *group)
+            }
+            Intent::DestroyCurrency { currency } => {
+                let currency = self.pure(*currency, "be destroyed")?;
+                self.must_have(currency, Rights::CHANGE)?;
+                self.unless_home(currency, "destroy a currency that the funding policy keeps")?;
+                match currency.issued.len() {
+                    0 => Ok(()),
+                    holders => Err(Refusal::StillFunds { currency: currency.id, holders }),
+                }
+            }
+            Intent::ChangeMode { currency, .. } => {
+                self.owner_of(self.currency(*currency)?, "change the mode")
+            }
+            Intent::ChangeOwner { currency, owner, group } => {
+                self.check_owner_change(*currency, *owner, *group)
+            }
+            Intent::Grant { currency, subject, .. } => {
+                let currency = self.currency(*currency)?;
+                self.owner_of(currency, "grant rights")?;
+                let grants = &currency.record.grants;
+                let known = grants.iter().any(|(other, _)| other == subject);
+                if !known && grants.len() >= GRANTS_MAX {
+                    return Err(Refusal::TooManyGrants(currency.id));
+                }
+                if let Subject::Process(process) = subject
+                    && self.ledger.client_of(*process).is_none()
+                {
+                    return Err(Refusal::UnknownProcess(*process));
+                }
+                Ok(())
+            }
+            Intent::Fund { holder, issuer, funding } => self.check_fund(*holder, *issuer, funding),
+            Intent::Unfund { holder, issuer, resource, kind } => {
+                let unknown = || Refusal::UnknownTicket {
+                    holder: *holder,
+                    issuer: *issuer,
+                    resource: resource.clone(),
+                };
+                let (to, from) = (self.currency(*holder)?, self.currency(*issuer)?);
+                self.ledger.held(*holder, *issuer, resource, *kind).ok_or_else(unknown)?;
+                self.unless_lent(to, *issuer)?;
+                self.may_take(to, from)
+            }
+            Intent::Adopt { client, issuer, funding } => {
+                self.own_process(client)?;
+                self.not_yet_client(client)?;
+                let issuer = self.issuer(*issuer)?;
+                self.must_have(issuer, Rights::ISSUE)?;
+                funding.iter().try_for_each(|funding| self.room(issuer, funding, 0))
+            }
+            Intent::Release { client } => {
+                let currency = self.currency(*client)?;
+                match currency.record.nature {
+                    Nature::Client { placed: true, .. } => {
+                        self.superuser("release a process that the funding policy placed")
+                    }
+                    Nature::Client { placed: false, .. } => {
+                        self.must_have(currency, Rights::CHANGE)
+                    }
+                    _ => Err(Refusal::NotClient(*client)),
+                }
+            }
+            Intent::Nice { client, resource, amount } => {
+                self.check_nice(client, resource, *amount)
+            }
+            Intent::SetBase { uid, placements, amount } => {
+                self.check_set_base(*uid, placements, *amount)
+            }
+            Intent::Place { client, placements } => {
+                self.system("place processes")?;
+                self.not_yet_client(client)?;
+                check_placements(placements)
+            }
+            Intent::Fork { parent, child } => {
+                self.system("report forks")?;
+                self.not_yet_client(child)?;
+                self.ledger.client_of(*parent).ok_or(Refusal::UnknownProcess(*parent)).map(drop)
+            }
+            Intent::Exit { process } => {
+                self.system("report exits")?;
+                self.ledger.client_of(*process).ok_or(Refusal::UnknownProcess(*process)).map(drop)
+            }
+            Intent::UserChanged { client, placements } => {
+                self.system("report changes of user")?;
+                let process = client.process;
+                self.ledger.client_of(process).ok_or(Refusal::UnknownProcess(process))?;
+                placements.iter().try_for_each(check_placements)
+            }
+        }
+    }
+
+    fn check_create(&self, name: &str, owner: u32, group: u32) -> Result<(), Refusal> {
+        if let Authority::Caller(caller) = self.authority
+            && !self.is_superuser()
+        {
+            if caller.uid != owner || !in_group(caller, group) {
+                return Err(Refusal::NotSelf { owner, group });
+            }
+            self.room_for_another(owner)?;
+        }
+        if !is_name(name) {
+            return Err(Refusal::BadName(name.to_owned()));
+        }
+        match self.ledger.named(owner, name) {
+            None => Ok(()),
+            Some(currency) => {
+                Err(Refusal::NameTaken { owner, name: name.to_owned(), currency })
+            }
+        }
+    }
+
+    fn check_owner_change(
+        &self,
+        currency: CurrencyId,
+        owner: Option<u32>,
+        group: Option<u32>,
+    ) -> Result<(), Refusal> {
+        let currency = self.pure(currency, "change hands")?;
+        let record = &currency.record;
+        if let Some(owner) = owner.filter(|owner| *owner != record.owner) {
+            self.superuser("give a currency to another user")?;
+            if let Some(other) = self.ledger.named(owner, &record.name) {
+                let name = record.name.clone();
+                return Err(Refusal::NameTaken { owner, name, currency: other });
+            }
+        }
+        self.owner_of(currency, "change the group")?;
+        match (self.authority, group) {
+            (Authority::Caller(caller), Some(group))
+                if !self.is_superuser() && !in_group(caller, group) =>
+            {
+                Err(Refusal::NotSelf { owner: record.owner, group })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_fund(
+        &self,
+        holder: CurrencyId,
+        issuer: CurrencyId,
+        funding: &Funding,
+    ) -> Result<(), Refusal> {
+        if holder == BASE {
+            return Err(Refusal::BaseHolds);
+        }
+        let (to, from) = (self.currency(holder)?, self.issuer(issuer)?);
+        let held = self.ledger.held(holder, issuer, &funding.resource, funding.kind);
+        let before = held.map_or(0, |(_, ticket)| ticket.amount);
+        self.unless_lent(to, issuer)?;
+        if held.is_some() && funding.amount < before {
+            return self.may_take(to, from);
+        }
+        self.must_have(to, Rights::FUND)?;
+        self.must_have(from, Rights::ISSUE)?;
+        self.room(from, funding, before)?;
+        if held.is_none() {
+            if self.ledger.funds(holder, issuer) {
+                return Err(Refusal::Cycle { holder, issuer });
+            }
+            if to.backing.len() >= BACKERS_MAX {
+                return Err(Refusal::TooManyBackers(holder));
+            }
+            if self.ledger.depth(issuer) + 1 + self.ledger.height(holder) > DEPTH_MAX {
+                return Err(Refusal::TooDeep(holder));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_nice(
+        &self,
+        client: &NewClient,
+        resource: &Resource,
+        asked: u64,
+    ) -> Result<(), Refusal> {
+        let Authority::Caller(caller) = self.authority else {
+            return Err(Refusal::NotSuperuser("be niced; a caller must ask for it"));
+        };
+        self.own_process(client)?;
+        if asked == 0 {
+            return Err(Refusal::NiceNothing);
+        }
+        if asked > AMOUNT_MAX {
+            return Err(Refusal::AmountTooLarge(asked));
+        }
+        if !self.is_superuser() {
+            self.room_for_another(caller.uid)?;
+        }
+        let available = self.ledger.lenders(caller.uid, resource).map(|(_, _, spare)| spare).sum();
+        if asked > available {
+            let (uid, resource) = (caller.uid, resource.clone());
+            return Err(Refusal::NothingToLend { uid, resource, available, asked });
+        }
+        Ok(())
+    }
+
+    fn check_set_base(
+        &self,
+        uid: u32,
+        placements: &Placements,
+        amount: u64,
+    ) -> Result<(), Refusal> {
+        check_placements(placements)?;
+        let level = &placements.levels[0];
+        let own = level.key == PolicyKey::User(uid);
+        let given = level.funding.iter().find(|funding| {
+            own && funding.resource == Resource::Cpu && funding.kind == TicketKind::Soft
+        });
+        let given = given.ok_or(Refusal::NoOwnHome(uid))?.amount;
+        if !self.is_superuser() && (self.uid() != Some(uid) || amount > given) {
+            return Err(Refusal::AboveDefault { given });
+        }
+        let home = self.ledger.home(&level.key).map(|home| home.currency);
+        let lent = home.map_or(0, |home| self.ledger.lent(home, &Resource::Cpu));
+        if lent > 0 && amount <= lent {
+            return Err(Refusal::BelowLent { uid, lent });
+        }
+        let held = home.and_then(|home| {
+            self.ledger.held(home, BASE, &Resource::Cpu, TicketKind::Soft)
+        });
+        let before = held.map_or(0, |(_, ticket)| ticket.amount);
+        let (resource, kind) = (Resource::Cpu, TicketKind::Soft);
+        self.room(self.currency(BASE)?, &Funding { resource, kind, amount }, before)
+    }
+
+    fn currency(&self, id: CurrencyId) -> Result<&Currency, Refusal> {
+        self.ledger.currency(id).ok_or(Refusal::UnknownCurrency(id))
+    }
+
+    fn issuer(&self, id: CurrencyId) -> Result<&Currency, Refusal> {
+        let currency = self.currency(id)?;
+        if currency.is_client() { Err(Refusal::ClientIssues(id)) } else { Ok(currency) }
+    }
+
+    fn pure(&self, id: CurrencyId, what: &'static str) -> Result<&Currency, Refusal> {
+        let currency = self.currency(id)?;
+        let is = match currency.record.nature {
+            Nature::Pure => return Ok(currency),
+            Nature::Base => "base",
+            Nature::Job { .. } => "a job",
+            Nature::Client { .. } => "a client",
+        };
+        Err(Refusal::NotPure { currency: id, is, what })
+    }
+
+    fn uid(&self) -> Option<u32> {
+        match self.authority {
+            Authority::System => None,
+            Authority::Caller(caller) => Some(caller.uid),
+        }
+    }
+
+    fn is_superuser(&self) -> bool {
+        self.uid().is_none_or(|uid| self.ledger.is_superuser(uid))
+    }
+
+    fn superuser(&self, what: &'static str) -> Result<(), Refusal> {
+        if self.is_superuser() { Ok(()) } else { Err(Refusal::NotSuperuser(what)) }
+    }
+
+    fn system(&self, what: &'static str) -> Result<(), Refusal> {
+        match self.authority {
+            Authority::System => Ok(()),
+            Authority::Caller(_) => Err(Refusal::NotSuperuser(what)),
+        }
+    }
+
+    fn rights(&self, currency: &Currency) -> Rights {
+        match self.authority {
+            Authority::System => Rights::ALL,
+            Authority::Caller(caller) => self.ledger.rights(caller, currency),
+        }
+    }
+
+    fn must_have(&self, currency: &Currency, needs: Rights) -> Result<(), Refusal> {
+        if self.rights(currency).contain(needs) {
+            return Ok(());
+        }
+        Err(Refusal::forbidden(self.uid().unwrap_or(0), letters(needs), currency))
+    }
+
+    /// Table 1, last row: `c` on the holder or `i` on the issuer.
+    fn may_take(&self, holder: &Currency, issuer: &Currency) -> Result<(), Refusal> {
+        let may = self.rights(holder).contain(Rights::CHANGE)
+            || self.rights(issuer).contain(Rights::ISSUE);
+        let needs = || format!("c, or i on {}", issuer.id);
+        if may { Ok(()) } else { Err(Refusal::forbidden(self.uid().unwrap_or(0), needs(), holder)) }
+    }
+
+    fn owner_of(&self, currency: &Currency, what: &'static str) -> Result<(), Refusal> {
+        let owner = currency.record.owner;
+        if self.is_superuser() || self.uid() == Some(owner) {
+            return Ok(());
+        }
+        Err(Refusal::NotOwner { currency: currency.id, owner, what })
+    }
+
+    fn own_process(&self, client: &NewClient) -> Result<(), Refusal> {
+        match self.uid() {
+            Some(uid) if !self.is_superuser() && uid != client.uid => {
+                let (process, owner) = (client.process, client.uid);
+                Err(Refusal::NotYourProcess { process, owner, uid })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn not_yet_client(&self, client: &NewClient) -> Result<(), Refusal> {
+        let process = client.process;
+        match self.ledger.client_of(process) {
+            None => Ok(()),
+            Some(client) => Err(Refusal::AlreadyClient { process, client }),
+        }
+    }
+
+    fn unless_home(&self, currency: &Currency, what: &'static str) -> Result<(), Refusal> {
+        let kept = self.ledger.homes().any(|(_, home)| home.currency == currency.id);
+        if kept { self.superuser(what) } else { Ok(()) }
+    }
+
+    fn unless_lent(&self, holder: &Currency, issuer: CurrencyId) -> Result<(), Refusal> {
+        match &holder.record.nature {
+            Nature::Job { loans } if issuer == BASE && !loans.is_empty() => {
+                Err(Refusal::Lent(holder.id))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn room_for_another(&self, owner: u32) -> Result<(), Refusal> {
+        let full = self.ledger.owned_by(owner) >= CURRENCIES_PER_OWNER_MAX;
+        if full { Err(Refusal::TooManyCurrencies(owner)) } else { Ok(()) }
+    }
+
+    /// Whether the issuer's totals allow a ticket of that amount in place of `before`.
+    fn room(&self, issuer: &Currency, funding: &Funding, before: u64) -> Result<(), Refusal> {
+        let issued = issuer.issued_of(&funding.resource);
+        let (issuer, amount, resource) = (issuer.id, funding.amount, funding.resource.clone());
+        match funding.kind {
+            TicketKind::Soft if amount > AMOUNT_MAX => Err(Refusal::AmountTooLarge(amount)),
+            TicketKind::Soft if issued.soft - before + amount > ISSUED_MAX => {
+                let issued = issued.soft - before;
+                Err(Refusal::IssuedTooMuch { issuer, resource, issued, amount })
+            }
+            TicketKind::Hard if amount > HARD_TOTAL - (issued.hard - before) => {
+                let left = HARD_TOTAL - (issued.hard - before);
+                Err(Refusal::HardExhausted { issuer, resource, left, amount })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Ledger {
+    /// The soft base tickets of a uid's own currencies that nice may take from: currency,
+    /// ticket, and how many can be spared (one must remain).
+    pub(crate) fn lenders(
+        &self,
+        uid: u32,
+        resource: &Resource,
+    ) -> impl Iterator<Item = (CurrencyId, crate::TicketId, u64)> {
+        let own = self.owned_pure(uid);
+        own.filter_map(move |id| {
+            let (ticket, held) = self.held(id, BASE, resource, TicketKind::Soft)?;
+            (held.amount > 1).then(|| (id, ticket, held.amount - 1))
+        })
+    }
+}
+
+fn in_group(caller: &Caller, gid: u32) -> bool {
+    caller.gid == gid || caller.groups.contains(&gid)
+}
+
+fn is_name(name: &str) -> bool {
+    let first = name.chars().next();
+    let first = first.is_some_and(|first| first.is_ascii_alphabetic() || first == '_');
+    let rest = |letter: char| letter.is_ascii_alphanumeric() || "._-@".contains(letter);
+    first && name.len() <= NAME_LEN_MAX && name.chars().all(rest) && name != "base"
+}
+
+fn check_placements(placements: &Placements) -> Result<(), Refusal> {
+    let bad = |name: &str, why: &str| {
+        Err(Refusal::BadPlacement { name: name.to_owned(), why: why.to_owned() })
+    };
+    if placements.levels.is_empty() {
+        return bad("", "the path from base has no level");
+    }
+    let in_range = |funding: &Funding| match funding.kind {
+        TicketKind::Soft => funding.amount <= AMOUNT_MAX,
+        TicketKind::Hard => funding.amount <= HARD_TOTAL,
+    };
+    for level in &placements.levels {
+        if !is_name(&level.name) {
+            return bad(&level.name, "that is no name for a currency");
+        }
+        if !level.funding.iter().all(in_range) {
+            return bad(&level.name, "its amounts are out of range");
+        }
+    }
+    if !placements.process.iter().all(in_range) {
+        return bad(&placements.levels[0].name, "the amounts of its processes are out of range");
+    }
+    Ok(())
+}

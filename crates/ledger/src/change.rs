@@ -1,0 +1,56 @@
+//! The four primitive changes of which every operation consists. Each knows its inverse, so a
+//! batch can be undone whole and a journal can be replayed without deciding again.
+
+use crate::{CurrencyId, CurrencyRecord, Home, PolicyKey, Ticket, TicketId};
+use serde::{Deserialize, Serialize};
+
+/// One thing in the ledger that became another: `None` before is a creation, `None` after a
+/// removal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "lowercase")]
+pub enum Change {
+    /// A currency, without its tickets.
+    Currency {
+        /// Which.
+        id: CurrencyId,
+        /// What it was.
+        before: Option<Box<CurrencyRecord>>,
+        /// What it is.
+        after: Option<Box<CurrencyRecord>>,
+    },
+    /// A ticket.
+    Ticket {
+        /// Which.
+        id: TicketId,
+        /// What it was.
+        before: Option<Ticket>,
+        /// What it is.
+        after: Option<Ticket>,
+    },
+    /// The currency that the funding policy keeps for a key.
+    Home {
+        /// User, group or rule.
+        key: PolicyKey,
+        /// What it was.
+        before: Option<Home>,
+        /// What it is.
+        after: Option<Home>,
+    },
+}
+
+impl Change {
+    /// The change that undoes this one.
+    pub fn inverse(self) -> Change {
+        match self {
+            Change::Currency { id, before, after } => {
+                Change::Currency { id, before: after, after: before }
+            }
+            Change::Ticket { id, before, after } => {
+                Change::Ticket { id, before: after, after: before }
+            }
+            Change::Home { key, before, after } => {
+                Change::Home { key, before: after, after: before }
+            }
+        }
+    }
+}

@@ -1,0 +1,512 @@
+//! The state, its indexes, and the one place that writes to it.
+
+use crate::{
+    BASE, Change, Currency, CurrencyId, CurrencyRecord, Home, Loan, Mode, Nature, PolicyKey,
+    ProcessIdentity, Resource, Rights, Ticket, TicketId, TicketKind,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// All currencies and tickets of a machine.
+///
+/// Changed only by [`apply`](Ledger::apply), [`undo`](Ledger::undo) and
+/// [`replay`](Ledger::replay), all of which write through one function that keeps the indexes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ledger {
+    currencies: BTreeMap<CurrencyId, Currency>,
+    tickets: BTreeMap<TicketId, Ticket>,
+    homes: BTreeMap<PolicyKey, Home>,
+    next_currency: u64,
+    next_ticket: u64,
+    version: u64,
+    // Indexes, derived from the above.
+    by_process: BTreeMap<ProcessIdentity, CurrencyId>,
+    by_name: BTreeMap<(u32, String), CurrencyId>,
+    owned: BTreeMap<u32, usize>,
+    lent: BTreeMap<(CurrencyId, Resource), u64>,
+}
+
+/// A whole ledger, as it is written down.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Every currency, base included.
+    pub currencies: Vec<(CurrencyId, CurrencyRecord)>,
+    /// Every ticket.
+    pub tickets: Vec<(TicketId, Ticket)>,
+    /// Every currency that the policy keeps.
+    pub homes: Vec<(PolicyKey, Home)>,
+    /// The next unused cid.
+    pub next_currency: u64,
+    /// The next unused ticket id.
+    pub next_ticket: u64,
+}
+
+/// A change that does not fit the ledger that it was to be replayed on: the record that it came
+/// from is damaged or belongs to another ledger.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("change {index} does not fit: {why}")]
+pub struct Misfit {
+    /// Which of the changes.
+    pub index: usize,
+    /// What does not fit.
+    pub why: String,
+}
+
+impl Ledger {
+    /// A ledger with nothing but base, owned by uid `owner` and gid `group`, who is its
+    /// superuser besides root.
+    pub fn new(owner: u32, group: u32) -> Ledger {
+        let mut ledger = Ledger::empty();
+        ledger.write(Change::Currency {
+            id: BASE,
+            before: None,
+            after: Some(Box::new(CurrencyRecord {
+                name: "base".to_owned(),
+                owner,
+                group,
+                mode: Mode::PRIVATE,
+                grants: Vec::new(),
+                nature: Nature::Base,
+            })),
+        });
+        ledger
+    }
+
+    fn empty() -> Ledger {
+        Ledger {
+            currencies: BTreeMap::new(),
+            tickets: BTreeMap::new(),
+            homes: BTreeMap::new(),
+            next_currency: 0,
+            next_ticket: 0,
+            version: 0,
+            by_process: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+            owned: BTreeMap::new(),
+            lent: BTreeMap::new(),
+        }
+    }
+
+    /// How often it was written to; an authorisation is good for one version only.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// A currency.
+    pub fn currency(&self, id: CurrencyId) -> Option<&Currency> {
+        self.currencies.get(&id)
+    }
+
+    /// Every currency, in order of cid, base first.
+    pub fn currencies(&self) -> impl Iterator<Item = &Currency> {
+        self.currencies.values()
+    }
+
+    /// How many currencies there are, base and clients included.
+    pub fn currency_count(&self) -> usize {
+        self.currencies.len()
+    }
+
+    /// A ticket.
+    pub fn ticket(&self, id: TicketId) -> Option<&Ticket> {
+        self.tickets.get(&id)
+    }
+
+    /// Every ticket, oldest first.
+    pub fn tickets(&self) -> impl Iterator<Item = (TicketId, &Ticket)> {
+        self.tickets.iter().map(|(id, ticket)| (*id, ticket))
+    }
+
+    /// The tickets that a currency holds, oldest first.
+    pub fn backing(&self, id: CurrencyId) -> impl Iterator<Item = (TicketId, &Ticket)> {
+        let ids = self.currencies.get(&id).map(|currency| &currency.backing);
+        ids.into_iter().flatten().map(|ticket| (*ticket, &self.tickets[ticket]))
+    }
+
+    /// The tickets that a currency has issued, oldest first.
+    pub fn issued(&self, id: CurrencyId) -> impl Iterator<Item = (TicketId, &Ticket)> {
+        let ids = self.currencies.get(&id).map(|currency| &currency.issued);
+        ids.into_iter().flatten().map(|ticket| (*ticket, &self.tickets[ticket]))
+    }
+
+    /// The holder's ticket from an issuer.
+    pub fn held(
+        &self,
+        holder: CurrencyId,
+        issuer: CurrencyId,
+        resource: &Resource,
+        kind: TicketKind,
+    ) -> Option<(TicketId, &Ticket)> {
+        self.backing(holder).find(|(_, ticket)| {
+            ticket.issuer == issuer && ticket.kind == kind && ticket.resource == *resource
+        })
+    }
+
+    /// The client of a process.
+    pub fn client_of(&self, process: ProcessIdentity) -> Option<CurrencyId> {
+        self.by_process.get(&process).copied()
+    }
+
+    /// Every client and its process.
+    pub fn clients(&self) -> impl Iterator<Item = (ProcessIdentity, CurrencyId)> {
+        self.by_process.iter().map(|(process, id)| (*process, *id))
+    }
+
+    /// An owner's pure currency by name.
+    pub fn named(&self, owner: u32, name: &str) -> Option<CurrencyId> {
+        self.by_name.get(&(owner, name.to_owned())).copied()
+    }
+
+    /// The currency that the funding policy keeps for a key.
+    pub fn home(&self, key: &PolicyKey) -> Option<&Home> {
+        self.homes.get(key)
+    }
+
+    /// Every currency that the funding policy keeps.
+    pub fn homes(&self) -> impl Iterator<Item = (&PolicyKey, &Home)> {
+        self.homes.iter()
+    }
+
+    /// How many of its soft base tickets a currency has lent to jobs.
+    pub fn lent(&self, lender: CurrencyId, resource: &Resource) -> u64 {
+        self.lent.get(&(lender, resource.clone())).copied().unwrap_or(0)
+    }
+
+    /// The named currencies of an owner, in order of name.
+    pub(crate) fn names_of(&self, owner: u32) -> impl Iterator<Item = CurrencyId> {
+        self.by_name.range((owner, String::new())..).map_while(move |((uid, _), id)| {
+            (*uid == owner).then_some(*id)
+        })
+    }
+
+    /// How many pure currencies and jobs a uid owns.
+    pub(crate) fn owned_by(&self, uid: u32) -> usize {
+        self.owned.get(&uid).copied().unwrap_or(0)
+    }
+
+    /// Whether `from` issues, over any number of currencies, tickets that fund `to`.
+    pub(crate) fn funds(&self, from: CurrencyId, to: CurrencyId) -> bool {
+        let leaf = self.currencies.get(&from).is_none_or(|currency| currency.issued.is_empty());
+        if from == to || leaf {
+            return from == to;
+        }
+        let mut seen = BTreeSet::from([to]);
+        let mut open = vec![to];
+        while let Some(id) = open.pop() {
+            for (_, ticket) in self.backing(id) {
+                if ticket.issuer == from {
+                    return true;
+                }
+                if seen.insert(ticket.issuer) {
+                    open.push(ticket.issuer);
+                }
+            }
+        }
+        false
+    }
+
+    /// The longest path from base, in currencies above it.
+    pub(crate) fn depth(&self, id: CurrencyId) -> usize {
+        self.longest(id, &mut BTreeMap::new(), &|ledger, id| {
+            ledger.backing(id).map(|(_, ticket)| ticket.issuer).collect()
+        })
+    }
+
+    /// The longest path to a leaf, in currencies below it.
+    pub(crate) fn height(&self, id: CurrencyId) -> usize {
+        self.longest(id, &mut BTreeMap::new(), &|ledger, id| {
+            ledger.issued(id).map(|(_, ticket)| ticket.holder).collect()
+        })
+    }
+
+    // Recursion is bounded: no path is longer than DEPTH_MAX and a few job currencies.
+    fn longest(
+        &self,
+        id: CurrencyId,
+        known: &mut BTreeMap<CurrencyId, usize>,
+        next: &dyn Fn(&Ledger, CurrencyId) -> Vec<CurrencyId>,
+    ) -> usize {
+        if let Some(length) = known.get(&id) {
+            return *length;
+        }
+        let length = next(self, id)
+            .into_iter()
+            .map(|neighbour| 1 + self.longest(neighbour, known, next))
+            .max()
+            .unwrap_or(0);
+        known.insert(id, length);
+        length
+    }
+
+    pub(crate) fn fresh_currency(&self) -> CurrencyId {
+        CurrencyId(self.next_currency)
+    }
+
+    pub(crate) fn fresh_ticket(&self) -> TicketId {
+        TicketId(self.next_ticket)
+    }
+
+    /// Undo what [`apply`](Ledger::apply) did, given its changes in their order.
+    pub fn undo(&mut self, changes: Vec<Change>) {
+        for change in changes.into_iter().rev() {
+            self.write(change.inverse());
+        }
+    }
+
+    /// Do again what was done, from the changes that were written down.
+    ///
+    /// # Errors
+    /// [`Misfit`] where a change does not fit; the ledger is then half changed and of no use.
+    pub fn replay(&mut self, changes: Vec<Change>) -> Result<(), Misfit> {
+        for (index, change) in changes.into_iter().enumerate() {
+            self.fits(&change).map_err(|why| Misfit { index, why })?;
+            self.write(change);
+        }
+        Ok(())
+    }
+
+    fn fits(&self, change: &Change) -> Result<(), String> {
+        let known = |id: &CurrencyId| self.currencies.contains_key(id);
+        match change {
+            Change::Currency { id, before, after } => {
+                let now = self.currencies.get(id);
+                if now.map(|currency| &currency.record) != before.as_deref() {
+                    return Err(format!("currency {id} is not what it was"));
+                }
+                let bare = |currency: &Currency| {
+                    currency.backing.is_empty() && currency.issued.is_empty()
+                };
+                if after.is_none() && !now.is_some_and(bare) {
+                    return Err(format!("currency {id} is removed with tickets left"));
+                }
+            }
+            Change::Ticket { id, before, after } => {
+                if self.tickets.get(id) != before.as_ref() {
+                    return Err(format!("ticket {} is not what it was", id.0));
+                }
+                if after.as_ref().is_some_and(|ticket| {
+                    !known(&ticket.issuer) || !known(&ticket.holder) || ticket.holder == BASE
+                }) {
+                    return Err(format!("ticket {} joins unknown currencies", id.0));
+                }
+            }
+            Change::Home { key, before, after } => {
+                if self.homes.get(key) != before.as_ref() {
+                    return Err(format!("the policy's currency for {key} is not what it was"));
+                }
+                if after.as_ref().is_some_and(|home| !known(&home.currency)) {
+                    return Err(format!("the policy's currency for {key} is unknown"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The whole state.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            currencies: self.currencies.values().map(|c| (c.id, c.record.clone())).collect(),
+            tickets: self.tickets.iter().map(|(id, ticket)| (*id, ticket.clone())).collect(),
+            homes: self.homes.iter().map(|(key, home)| (key.clone(), home.clone())).collect(),
+            next_currency: self.next_currency,
+            next_ticket: self.next_ticket,
+        }
+    }
+
+    /// The ledger that a snapshot was taken of.
+    ///
+    /// # Errors
+    /// [`Misfit`] where the snapshot contradicts itself.
+    pub fn restore(snapshot: Snapshot) -> Result<Ledger, Misfit> {
+        let Snapshot { currencies, tickets, homes, next_currency, next_ticket } = snapshot;
+        let currencies = currencies.into_iter().map(|(id, record)| Change::Currency {
+            id,
+            before: None,
+            after: Some(Box::new(record)),
+        });
+        let tickets = tickets.into_iter().map(|(id, ticket)| Change::Ticket {
+            id,
+            before: None,
+            after: Some(ticket),
+        });
+        let homes = homes.into_iter().map(|(key, home)| Change::Home {
+            key,
+            before: None,
+            after: Some(home),
+        });
+        let mut ledger = Ledger::empty();
+        ledger.replay(currencies.chain(tickets).chain(homes).collect())?;
+        if !ledger.currencies.contains_key(&BASE) {
+            return Err(Misfit { index: 0, why: "there is no base".to_owned() });
+        }
+        ledger.next_currency = ledger.next_currency.max(next_currency);
+        ledger.next_ticket = ledger.next_ticket.max(next_ticket);
+        Ok(ledger)
+    }
+
+    /// The one place where the ledger changes.
+    pub(crate) fn write(&mut self, change: Change) {
+        self.version += 1;
+        match change {
+            Change::Currency { id, before, after } => {
+                if let Some(record) = before.as_deref() {
+                    self.unindex(id, record);
+                }
+                match after {
+                    Some(record) => {
+                        self.index(id, &record);
+                        self.next_currency = self.next_currency.max(id.0 + 1);
+                        match self.currencies.get_mut(&id) {
+                            Some(currency) => currency.record = *record,
+                            None => {
+                                let currency = Currency {
+                                    id,
+                                    record: *record,
+                                    backing: BTreeSet::new(),
+                                    issued: BTreeSet::new(),
+                                    totals: BTreeMap::new(),
+                                };
+                                self.currencies.insert(id, currency);
+                            }
+                        }
+                    }
+                    None => {
+                        let gone = self.currencies.remove(&id).expect("a removed currency exists");
+                        assert!(gone.backing.is_empty() && gone.issued.is_empty());
+                    }
+                }
+            }
+            Change::Ticket { id, before, after } => {
+                if let Some(ticket) = &before {
+                    self.detach(id, ticket);
+                }
+                match after {
+                    Some(ticket) => {
+                        self.attach(id, &ticket);
+                        self.next_ticket = self.next_ticket.max(id.0 + 1);
+                        self.tickets.insert(id, ticket);
+                    }
+                    None => {
+                        self.tickets.remove(&id);
+                    }
+                }
+            }
+            Change::Home { key, after, .. } => match after {
+                Some(home) => {
+                    self.homes.insert(key, home);
+                }
+                None => {
+                    self.homes.remove(&key);
+                }
+            },
+        }
+    }
+
+    fn index(&mut self, id: CurrencyId, record: &CurrencyRecord) {
+        match &record.nature {
+            Nature::Client { process, .. } => {
+                self.by_process.insert(*process, id);
+            }
+            Nature::Base | Nature::Pure => {
+                self.by_name.insert((record.owner, record.name.clone()), id);
+            }
+            Nature::Job { loans } => {
+                for Loan { lender, resource, amount } in loans {
+                    *self.lent.entry((*lender, resource.clone())).or_default() += amount;
+                }
+            }
+        }
+        if !matches!(record.nature, Nature::Client { .. }) {
+            *self.owned.entry(record.owner).or_default() += 1;
+        }
+    }
+
+    fn unindex(&mut self, id: CurrencyId, record: &CurrencyRecord) {
+        match &record.nature {
+            Nature::Client { process, .. } => {
+                self.by_process.remove(process);
+            }
+            Nature::Base | Nature::Pure => {
+                let gone = self.by_name.remove(&(record.owner, record.name.clone()));
+                debug_assert_eq!(gone, Some(id));
+            }
+            Nature::Job { loans } => {
+                for Loan { lender, resource, amount } in loans {
+                    subtract(&mut self.lent, (*lender, resource.clone()), *amount);
+                }
+            }
+        }
+        if !matches!(record.nature, Nature::Client { .. }) {
+            let left = self.owned.get_mut(&record.owner).expect("the owner was counted");
+            *left -= 1;
+            if *left == 0 {
+                self.owned.remove(&record.owner);
+            }
+        }
+    }
+
+    fn attach(&mut self, id: TicketId, ticket: &Ticket) {
+        let holder = self.currencies.get_mut(&ticket.holder).expect("the holder exists");
+        holder.backing.insert(id);
+        let issuer = self.currencies.get_mut(&ticket.issuer).expect("the issuer exists");
+        issuer.issued.insert(id);
+        let totals = issuer.totals.entry(ticket.resource.clone()).or_default();
+        totals.tickets += 1;
+        match ticket.kind {
+            TicketKind::Soft => totals.soft += ticket.amount,
+            TicketKind::Hard => totals.hard += ticket.amount,
+        }
+    }
+
+    fn detach(&mut self, id: TicketId, ticket: &Ticket) {
+        let holder = self.currencies.get_mut(&ticket.holder).expect("the holder exists");
+        holder.backing.remove(&id);
+        let issuer = self.currencies.get_mut(&ticket.issuer).expect("the issuer exists");
+        issuer.issued.remove(&id);
+        let totals = issuer.totals.get_mut(&ticket.resource).expect("what was issued was counted");
+        match ticket.kind {
+            TicketKind::Soft => totals.soft -= ticket.amount,
+            TicketKind::Hard => totals.hard -= ticket.amount,
+        }
+        totals.tickets -= 1;
+        if totals.tickets == 0 {
+            issuer.totals.remove(&ticket.resource);
+        }
+    }
+
+    /// The rights of uid, gid, groups and process on a currency, by its mode and grants: as with
+    /// files, the owner has the owner's rights and no others. The superuser has all.
+    pub(crate) fn rights(&self, caller: &crate::Caller, currency: &Currency) -> Rights {
+        if self.is_superuser(caller.uid) {
+            return Rights::ALL;
+        }
+        let record = &currency.record;
+        let member = |gid: u32| caller.gid == gid || caller.groups.contains(&gid);
+        let by_mode = if caller.uid == record.owner {
+            record.mode.owner()
+        } else if member(record.group) {
+            record.mode.group()
+        } else {
+            record.mode.others()
+        };
+        let granted = record.grants.iter().filter(|(subject, _)| match subject {
+            crate::Subject::Uid(uid) => *uid == caller.uid,
+            crate::Subject::Gid(gid) => member(*gid),
+            crate::Subject::Process(process) => Some(*process) == caller.process,
+        });
+        granted.fold(by_mode, |all, (_, rights)| all.union(*rights))
+    }
+
+    /// Whether a uid overrides the checks: root, or the owner of base (a private allotd's).
+    pub fn is_superuser(&self, uid: u32) -> bool {
+        uid == 0 || self.currencies.get(&BASE).is_some_and(|base| base.record.owner == uid)
+    }
+}
+
+fn subtract<K: Ord>(sums: &mut BTreeMap<K, u64>, key: K, amount: u64) {
+    let left = sums.get_mut(&key).expect("what was added is there");
+    *left -= amount;
+    if *left == 0 {
+        sums.remove(&key);
+    }
+}

@@ -1,0 +1,300 @@
+//! Why an operation was refused, in words for the person who asked.
+
+use crate::{
+    AMOUNT_MAX, BACKERS_MAX, CURRENCIES_PER_OWNER_MAX, CurrencyId, DEPTH_MAX, GRANTS_MAX,
+    HARD_TOTAL, ISSUED_MAX, NAME_LEN_MAX, ProcessIdentity, Resource, Rights,
+};
+
+/// A refusal: nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No such currency.
+    #[error("there is no currency {0}")]
+    UnknownCurrency(CurrencyId),
+    /// No client for a process.
+    #[error("{0} is no client of this allot")]
+    UnknownProcess(ProcessIdentity),
+    /// No such ticket.
+    #[error("{holder} holds no {resource} ticket of that kind from {issuer}")]
+    UnknownTicket {
+        /// Who was thought to hold it.
+        holder: CurrencyId,
+        /// Who was thought to have issued it.
+        issuer: CurrencyId,
+        /// Of what.
+        resource: Resource,
+    },
+    /// A right is missing.
+    #[error(
+        "uid {uid} lacks the right {needs} on currency {currency}{name} (mode {mode}, owner uid \
+         {owner}); its owner can grant it: allot currency grant"
+    )]
+    Forbidden {
+        /// Who asked.
+        uid: u32,
+        /// What is missing: `f`, `c`, `i`, or two alternatives.
+        needs: String,
+        /// On what.
+        currency: CurrencyId,
+        /// Its name, in brackets, or nothing.
+        name: String,
+        /// Its mode.
+        mode: String,
+        /// Its owner.
+        owner: u32,
+    },
+    /// Only the owner may.
+    #[error("only its owner (uid {owner}) or the superuser may {what} of currency {currency}")]
+    NotOwner {
+        /// Of what.
+        currency: CurrencyId,
+        /// Who owns it.
+        owner: u32,
+        /// What was asked.
+        what: &'static str,
+    },
+    /// Only the superuser may.
+    #[error("only the superuser may {0}")]
+    NotSuperuser(&'static str),
+    /// Table 1, row 1.
+    #[error(
+        "a new currency must have the uid and a gid of who makes it; uid {owner} gid {group} is \
+         not yours"
+    )]
+    NotSelf {
+        /// Asked owner.
+        owner: u32,
+        /// Asked group.
+        group: u32,
+    },
+    /// Somebody else's process.
+    #[error("{process} belongs to uid {owner}, not to you (uid {uid})")]
+    NotYourProcess {
+        /// Which.
+        process: ProcessIdentity,
+        /// Whose.
+        owner: u32,
+        /// Who asked.
+        uid: u32,
+    },
+    /// A bad name.
+    #[error(
+        "`{0}` cannot name a currency: use 1 to {NAME_LEN_MAX} letters, digits, and . _ - @ \
+         starting with a letter or _, and not `base`"
+    )]
+    BadName(String),
+    /// A name in use.
+    #[error("uid {owner} already has a currency named `{name}`: {currency}")]
+    NameTaken {
+        /// Whose.
+        owner: u32,
+        /// Which.
+        name: String,
+        /// The one that has it.
+        currency: CurrencyId,
+    },
+    /// Too many.
+    #[error(
+        "uid {0} already owns {CURRENCIES_PER_OWNER_MAX} currencies; destroy some that fund \
+         nothing"
+    )]
+    TooManyCurrencies(u32),
+    /// Too many grants.
+    #[error("currency {0} already has {GRANTS_MAX} grants; take one back first")]
+    TooManyGrants(CurrencyId),
+    /// Too many backers.
+    #[error("currency {0} already holds {BACKERS_MAX} tickets; unfund it somewhere first")]
+    TooManyBackers(CurrencyId),
+    /// A soft amount out of range.
+    #[error("{0} tickets are too many: a soft ticket has 0 to {AMOUNT_MAX}")]
+    AmountTooLarge(u64),
+    /// The issuer's soft total would overflow.
+    #[error(
+        "currency {issuer} has issued {issued} soft {resource} tickets; {amount} would bring it \
+         above {ISSUED_MAX}"
+    )]
+    IssuedTooMuch {
+        /// Who issues.
+        issuer: CurrencyId,
+        /// Of what.
+        resource: Resource,
+        /// So far, this ticket not counted.
+        issued: u64,
+        /// Asked.
+        amount: u64,
+    },
+    /// The issuer's hard total would pass 1000.
+    #[error(
+        "a currency's hard tickets total {HARD_TOTAL}: {issuer} has {left} {resource} left, not \
+         {amount}"
+    )]
+    HardExhausted {
+        /// Who issues.
+        issuer: CurrencyId,
+        /// Of what.
+        resource: Resource,
+        /// What is left.
+        left: u64,
+        /// Asked.
+        amount: u64,
+    },
+    /// A cycle.
+    #[error("{holder} already funds {issuer}, directly or not: {issuer} cannot fund it in return")]
+    Cycle {
+        /// Who was to be funded.
+        holder: CurrencyId,
+        /// By whom.
+        issuer: CurrencyId,
+    },
+    /// Too deep a graph.
+    #[error("funding {0} there would make a path of more than {DEPTH_MAX} currencies from base")]
+    TooDeep(CurrencyId),
+    /// A client cannot issue.
+    #[error("{0} is a client: it can be funded but it issues no tickets")]
+    ClientIssues(CurrencyId),
+    /// Base needs no funding.
+    #[error("base holds no tickets: it is what the machine has")]
+    BaseHolds,
+    /// What only a pure currency can.
+    #[error("{currency} is {is}; only a pure currency can {what}")]
+    NotPure {
+        /// Which.
+        currency: CurrencyId,
+        /// What it is.
+        is: &'static str,
+        /// What was asked.
+        what: &'static str,
+    },
+    /// Not a client.
+    #[error("{0} is not a client")]
+    NotClient(CurrencyId),
+    /// It still funds others.
+    #[error("currency {currency} still funds {holders} others; unfund them first")]
+    StillFunds {
+        /// Which.
+        currency: CurrencyId,
+        /// How many.
+        holders: usize,
+    },
+    /// A process is a client already.
+    #[error("{process} is a client already: {client}; fund or unfund that")]
+    AlreadyClient {
+        /// Which.
+        process: ProcessIdentity,
+        /// Its client.
+        client: CurrencyId,
+    },
+    /// A job's base tickets are not its own.
+    #[error("the base tickets of job {0} are lent by nice; they go back when the job ends")]
+    Lent(CurrencyId),
+    /// Nice wants at least one ticket.
+    #[error("nice needs at least 1 base ticket; to freeze a client, fund it with 0")]
+    NiceNothing,
+    /// Nothing to lend.
+    #[error(
+        "uid {uid} owns currencies with {available} soft {resource} base tickets to lend; {asked} \
+         were asked (one must remain). Where a group or a rule shares one currency, nice cannot \
+         take from it"
+    )]
+    NothingToLend {
+        /// Who asked.
+        uid: u32,
+        /// Of what.
+        resource: Resource,
+        /// What could be lent.
+        available: u64,
+        /// What was asked.
+        asked: u64,
+    },
+    /// A user's base tickets cannot fall below what is lent.
+    #[error("uid {uid} has lent {lent} of these base tickets to jobs; set more than that")]
+    BelowLent {
+        /// Whose.
+        uid: u32,
+        /// How many.
+        lent: u64,
+    },
+    /// Above the default without the right to it.
+    #[error(
+        "only the superuser may set base tickets above the policy's {given} or of somebody else"
+    )]
+    AboveDefault {
+        /// What the policy gives.
+        given: u64,
+    },
+    /// A user without a currency of their own to set.
+    #[error("the funding policy keeps no currency with soft cpu base tickets for uid {0} alone")]
+    NoOwnHome(u32),
+    /// Names the policy needs are in use by hand-made currencies of another shape.
+    #[error("the policy's currency `{name}` cannot be made: {why}")]
+    BadPlacement {
+        /// Which.
+        name: String,
+        /// Why.
+        why: String,
+    },
+}
+
+impl Refusal {
+    /// For a missing right on a currency.
+    pub(crate) fn forbidden(
+        uid: u32,
+        needs: impl Into<String>,
+        currency: &crate::Currency,
+    ) -> Refusal {
+        let name = match currency.record.name.as_str() {
+            "" => String::new(),
+            name => format!(" ({name})"),
+        };
+        Refusal::Forbidden {
+            uid,
+            needs: needs.into(),
+            currency: currency.id,
+            name,
+            mode: currency.record.mode.to_string(),
+            owner: currency.record.owner,
+        }
+    }
+
+    /// A short, stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Refusal::UnknownCurrency(_)
+            | Refusal::UnknownProcess(_)
+            | Refusal::UnknownTicket { .. } => "unknown",
+            Refusal::Forbidden { .. }
+            | Refusal::NotOwner { .. }
+            | Refusal::NotSuperuser(_)
+            | Refusal::NotSelf { .. }
+            | Refusal::NotYourProcess { .. }
+            | Refusal::AboveDefault { .. } => "forbidden",
+            Refusal::Cycle { .. } => "cycle",
+            Refusal::BadName(_)
+            | Refusal::AmountTooLarge(_)
+            | Refusal::NiceNothing
+            | Refusal::BadPlacement { .. } => "invalid",
+            Refusal::TooManyCurrencies(_)
+            | Refusal::TooManyGrants(_)
+            | Refusal::TooManyBackers(_)
+            | Refusal::IssuedTooMuch { .. }
+            | Refusal::HardExhausted { .. }
+            | Refusal::TooDeep(_) => "limit",
+            Refusal::NameTaken { .. }
+            | Refusal::ClientIssues(_)
+            | Refusal::BaseHolds
+            | Refusal::NotPure { .. }
+            | Refusal::NotClient(_)
+            | Refusal::StillFunds { .. }
+            | Refusal::AlreadyClient { .. }
+            | Refusal::Lent(_)
+            | Refusal::NothingToLend { .. }
+            | Refusal::BelowLent { .. }
+            | Refusal::NoOwnHome(_) => "conflict",
+        }
+    }
+}
+
+/// The letters of some rights, for a refusal.
+pub(crate) fn letters(rights: Rights) -> String {
+    rights.to_string().replace('-', "")
+}
