@@ -1,0 +1,60 @@
+# allot: the two commands are `make demo` and `make test`; `make help` lists the rest.
+
+# One command a line, run in order by `make soak`; the first that fails ends it.
+define SOAK_COMMANDS
+endef
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+
+CARGO_TARGET_DIR ?= target
+export CARGO_TARGET_DIR
+RELEASE := $(CARGO_TARGET_DIR)/release
+SECONDS_OF_DEMO ?= 30
+
+# rustup puts cargo here; a shell that has not read its profile does not look there.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test soak bench lab build install uninstall clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+demo: ## build, then share this machine's CPU among real processes for 30 s
+	@scripts/setup demo
+	cargo build --release --locked
+	$(RELEASE)/allot exp run cpu-hierarchy --seconds $(SECONDS_OF_DEMO) --live --out report/cpu-hierarchy
+
+test: ## run every test; the last line counts them
+	@scripts/run-tests
+
+soak: build ## run the long tests (hours)
+	@set -e; printf '%s\n' "$$SOAK_COMMANDS" | while IFS= read -r command; do \
+	  test -n "$$command" || continue; \
+	  echo "soak: $$command"; sh -c "$$command" </dev/null; \
+	done
+export SOAK_COMMANDS
+
+bench: ## run the benchmarks
+	cargo bench --workspace --locked
+
+lab: ## prepare the virtual machine for kernel features and show that it boots
+	lab/run -- sh -c 'echo "kernel $$(uname -r), sched_ext $$(cat /sys/kernel/sched_ext/state)"'
+
+build: ## build the release binaries
+	@scripts/setup build
+	cargo build --release --locked
+
+install: ## install under PREFIX (/usr/local); run `make build` first
+	@test -x $(RELEASE)/allot && test -x $(RELEASE)/allotd || \
+	  { echo "install: $(RELEASE)/allot is not built; run 'make build' first" >&2; exit 1; }
+	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' UNITDIR='$(UNITDIR)' scripts/install $(RELEASE)
+
+uninstall: ## remove what `make install` put under PREFIX
+	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' UNITDIR='$(UNITDIR)' scripts/install --remove
+
+clean: ## remove what was built here (the lab's cache stays: rm -r lab/cache)
+	cargo clean
+	rm -rf report
