@@ -4,6 +4,8 @@
 //! by a [`ProcessHandle`] (a pidfd and a start time), never by a bare pid, so that nothing
 //! here can report on a process that merely inherited a number.
 
+mod connector;
+mod connector_wire;
 mod error;
 mod facts;
 mod handle;
@@ -11,11 +13,16 @@ mod life;
 mod proc_dir;
 mod run_state;
 mod scan;
+mod scanner;
 mod stat;
+mod watch;
 
+pub use connector::ProcConnector;
 pub use error::ProcessError;
 pub use facts::ProcessFacts;
 pub use handle::ProcessHandle;
 pub use life::{LifeError, LifeEvent, LifeSource, ProcessRef};
 pub use run_state::RunState;
 pub use scan::{Ancestry, Process, scan};
+pub use scanner::Scanner;
+pub use watch::watch_best;
