@@ -1,1 +1,9 @@
-//! allot-valuation
+//! Valuation: from the funding graph and who is active to what everybody is due.
+//!
+//! Pure. A [`Graph`] holds one resource's part of the ledger. It follows the ledger's changes,
+//! keeps count of what is active, and answers what a currency is worth now
+//! ([`Graph::value`]) and what it is sure of when all compete ([`Graph::guaranteed`]).
+
+mod graph;
+
+pub use graph::{Graph, WHOLE};

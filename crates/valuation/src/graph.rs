@@ -1,0 +1,353 @@
+//! Base values in integers (paper 1, 2.1, 3.3 and 5.3).
+//!
+//! 1. Base's own value is [`WHOLE`], whatever it has issued: values are parts of the machine.
+//! 2. A client is active while it competes; any other currency while a ticket of a positive
+//!    amount that it issued backs an active currency (paper 1, note 2: the tickets of who has
+//!    left the competition are deactivated).
+//! 3. A currency's hard tickets total [`HARD_TOTAL`]; what it has not issued of them funds its
+//!    *soft-ticket subcurrency* (paper 1, figure 4), which every graph keeps implicitly: it is
+//!    active while a soft ticket is. The currency's value is divided among its active hard
+//!    tickets, the subcurrency's included, in proportion to their amounts.
+//! 4. Soft tickets divide the value of the soft-ticket subcurrency in proportion to the active
+//!    amounts. Where it has no hard tickets left and no hard ticket is active, it has all.
+//! 5. A currency's value is the sum of the values of the tickets that it holds.
+//!
+//! **Rounding down**: each division drops its remainder, less than one part of `WHOLE`. So the
+//! values of what a currency issues never exceed its own, and over the whole graph the active
+//! clients' values fall short of `WHOLE` by less than the number of active tickets plus the
+//! number of currencies that issue them.
+//!
+//! An activation climbs only as far as currencies turn active or inactive; values are computed
+//! when asked for, along the path to base, and remembered until something changes.
+
+use ledger::{BASE, Change, CurrencyId, HARD_TOTAL, Ledger, Nature, Resource, Ticket, TicketKind};
+use rustc_hash::FxHashMap;
+
+/// Base's own value. 2⁴⁸ parts leave a millionth client 28 bits of precision.
+pub const WHOLE: u64 = 1 << 48;
+
+/// One resource's funding graph with who is active in it.
+#[derive(Clone, Debug)]
+pub struct Graph {
+    resource: Resource,
+    nodes: Vec<Node>,
+    // Looked up, never iterated: its order does not matter.
+    places: FxHashMap<CurrencyId, u32>,
+    free: Vec<u32>,
+    base: u32,
+    // Remembered values are good for one stamp. Activity does not change what is guaranteed.
+    stamp_now: u64,
+    stamp_funding: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Node {
+    id: CurrencyId,
+    client: bool,
+    active: bool,
+    backing: Vec<Edge>,
+    issued: Pools,
+    active_issued: Pools,
+    // Active tickets of a positive amount that it issued.
+    active_tickets: u64,
+    value: Remembered,
+    guaranteed: Remembered,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Edge {
+    issuer: u32,
+    kind: TicketKind,
+    amount: u64,
+}
+
+/// What a currency has issued, or what of that is active.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Pools {
+    soft: u64,
+    hard: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Remembered {
+    stamp: u64,
+    value: u64,
+}
+
+impl Pools {
+    fn of(&mut self, kind: TicketKind) -> &mut u64 {
+        match kind {
+            TicketKind::Soft => &mut self.soft,
+            TicketKind::Hard => &mut self.hard,
+        }
+    }
+}
+
+/// `value · part / whole`, rounding down.
+fn share(value: u64, part: u64, whole: u64) -> u64 {
+    (u128::from(value) * u128::from(part) / u128::from(whole)) as u64
+}
+
+impl Graph {
+    /// The graph of one resource of a ledger, nobody active.
+    pub fn of(ledger: &Ledger, resource: Resource) -> Graph {
+        let mut graph = Graph {
+            resource,
+            nodes: Vec::with_capacity(ledger.currency_count()),
+            places: FxHashMap::default(),
+            free: Vec::new(),
+            base: 0,
+            stamp_now: 1,
+            stamp_funding: 1,
+        };
+        for currency in ledger.currencies() {
+            graph.add(currency.id, currency.is_client());
+        }
+        graph.base = graph.places[&BASE];
+        for (_, ticket) in ledger.tickets() {
+            graph.attach(ticket);
+        }
+        graph
+    }
+
+    /// Which resource's.
+    pub fn resource(&self) -> &Resource {
+        &self.resource
+    }
+
+    /// Follow a change of the ledger. Changes must come in their order, none left out.
+    pub fn follow(&mut self, change: &Change) {
+        match change {
+            Change::Currency { id, before: None, after: Some(record) } => {
+                self.add(*id, matches!(record.nature, Nature::Client { .. }));
+            }
+            Change::Currency { id, before: Some(_), after: None } => self.remove(*id),
+            Change::Ticket { before, after, .. } => {
+                if let Some(ticket) = before {
+                    self.detach(ticket);
+                }
+                if let Some(ticket) = after {
+                    self.attach(ticket);
+                }
+            }
+            Change::Currency { .. } | Change::Home { .. } => {}
+        }
+    }
+
+    /// Let a client join or leave the competition. Answers whether that changed anything.
+    /// Currencies that are no client of this graph are left alone.
+    pub fn set_active(&mut self, client: CurrencyId, active: bool) -> bool {
+        let Some(&place) = self.places.get(&client) else { return false };
+        let node = &mut self.nodes[place as usize];
+        if !node.client || node.active == active {
+            return false;
+        }
+        node.active = active;
+        self.stamp_now += 1;
+        self.climb(place, active);
+        true
+    }
+
+    /// Whether a currency competes.
+    pub fn is_active(&self, id: CurrencyId) -> bool {
+        self.places.get(&id).is_some_and(|place| self.nodes[*place as usize].active)
+    }
+
+    /// What a currency is due now, in parts of [`WHOLE`]; 0 for one that is not active.
+    pub fn value(&mut self, id: CurrencyId) -> u64 {
+        self.places.get(&id).copied().map_or(0, |place| self.value_at(place))
+    }
+
+    /// What a currency is sure of, in parts of [`WHOLE`]: its value when every ticket is active
+    /// and, once hard tickets were issued, all of them.
+    pub fn guaranteed(&mut self, id: CurrencyId) -> u64 {
+        self.places.get(&id).copied().map_or(0, |place| self.guaranteed_at(place))
+    }
+
+    /// Whether a chain of tickets of positive amounts leads from base to the currency. A client
+    /// without one is frozen.
+    pub fn is_funded(&self, id: CurrencyId) -> bool {
+        let Some(&start) = self.places.get(&id) else { return false };
+        let mut seen = vec![start];
+        let mut next = 0;
+        while let Some(&place) = seen.get(next) {
+            if place == self.base {
+                return true;
+            }
+            for edge in &self.nodes[place as usize].backing {
+                if edge.amount > 0 && !seen.contains(&edge.issuer) {
+                    seen.push(edge.issuer);
+                }
+            }
+            next += 1;
+        }
+        false
+    }
+
+    /// Every active client.
+    pub fn active_clients(&self) -> impl Iterator<Item = CurrencyId> {
+        self.nodes.iter().filter(|node| node.client && node.active).map(|node| node.id)
+    }
+
+    fn value_at(&mut self, place: u32) -> u64 {
+        let node = &self.nodes[place as usize];
+        if place == self.base {
+            return WHOLE;
+        }
+        if !node.active {
+            return 0;
+        }
+        if node.value.stamp == self.stamp_now {
+            return node.value.value;
+        }
+        let mut value = 0;
+        for index in 0..self.nodes[place as usize].backing.len() {
+            let Edge { issuer, kind, amount } = self.nodes[place as usize].backing[index];
+            if amount == 0 {
+                continue;
+            }
+            let whole = self.value_at(issuer);
+            let Node { issued, active_issued: active, .. } = self.nodes[issuer as usize];
+            let subcurrency = HARD_TOTAL - issued.hard;
+            let competing = active.hard + if active.soft > 0 { subcurrency } else { 0 };
+            value += match kind {
+                TicketKind::Hard => share(whole, amount, competing),
+                TicketKind::Soft if competing == 0 => share(whole, amount, active.soft),
+                TicketKind::Soft => {
+                    share(share(whole, subcurrency, competing), amount, active.soft)
+                }
+            };
+        }
+        self.nodes[place as usize].value = Remembered { stamp: self.stamp_now, value };
+        value
+    }
+
+    fn guaranteed_at(&mut self, place: u32) -> u64 {
+        let node = &self.nodes[place as usize];
+        if place == self.base {
+            return WHOLE;
+        }
+        if node.guaranteed.stamp == self.stamp_funding {
+            return node.guaranteed.value;
+        }
+        let mut value = 0;
+        for index in 0..self.nodes[place as usize].backing.len() {
+            let Edge { issuer, kind, amount } = self.nodes[place as usize].backing[index];
+            if amount == 0 {
+                continue;
+            }
+            let whole = self.guaranteed_at(issuer);
+            let issued = self.nodes[issuer as usize].issued;
+            value += match kind {
+                TicketKind::Hard => share(whole, amount, HARD_TOTAL),
+                TicketKind::Soft => {
+                    let soft = share(whole, HARD_TOTAL - issued.hard, HARD_TOTAL);
+                    share(soft, amount, issued.soft)
+                }
+            };
+        }
+        self.nodes[place as usize].guaranteed = Remembered { stamp: self.stamp_funding, value };
+        value
+    }
+
+    fn add(&mut self, id: CurrencyId, client: bool) {
+        let node = Node {
+            id,
+            client,
+            active: false,
+            backing: Vec::new(),
+            issued: Pools::default(),
+            active_issued: Pools::default(),
+            active_tickets: 0,
+            value: Remembered::default(),
+            guaranteed: Remembered::default(),
+        };
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.nodes[place as usize] = node;
+                place
+            }
+            None => {
+                self.nodes.push(node);
+                u32::try_from(self.nodes.len() - 1).expect("fewer than 2³² currencies")
+            }
+        };
+        let known = self.places.insert(id, place);
+        assert!(known.is_none(), "a currency is made once");
+    }
+
+    fn remove(&mut self, id: CurrencyId) {
+        let place = self.places.remove(&id).expect("a removed currency was there");
+        let node = &mut self.nodes[place as usize];
+        assert!(node.backing.is_empty() && node.active_tickets == 0, "removed without tickets");
+        node.active = false;
+        node.client = false;
+        self.free.push(place);
+    }
+
+    fn attach(&mut self, ticket: &Ticket) {
+        if ticket.resource != self.resource {
+            return;
+        }
+        let (issuer, holder) = (self.places[&ticket.issuer], self.places[&ticket.holder]);
+        let edge = Edge { issuer, kind: ticket.kind, amount: ticket.amount };
+        self.nodes[holder as usize].backing.push(edge);
+        *self.nodes[issuer as usize].issued.of(edge.kind) += edge.amount;
+        self.forget();
+        if self.nodes[holder as usize].active {
+            self.flip(vec![edge], true);
+        }
+    }
+
+    fn detach(&mut self, ticket: &Ticket) {
+        if ticket.resource != self.resource {
+            return;
+        }
+        let (issuer, holder) = (self.places[&ticket.issuer], self.places[&ticket.holder]);
+        let backing = &mut self.nodes[holder as usize].backing;
+        let same = |edge: &Edge| {
+            edge.issuer == issuer && edge.kind == ticket.kind && edge.amount == ticket.amount
+        };
+        let index = backing.iter().position(same).expect("a revoked ticket was there");
+        let edge = backing.remove(index);
+        *self.nodes[issuer as usize].issued.of(edge.kind) -= edge.amount;
+        self.forget();
+        if self.nodes[holder as usize].active {
+            self.flip(vec![edge], false);
+        }
+    }
+
+    fn forget(&mut self) {
+        self.stamp_now += 1;
+        self.stamp_funding += 1;
+    }
+
+    /// A currency has become active or inactive: so have the tickets that it holds.
+    fn climb(&mut self, place: u32, active: bool) {
+        let edges = self.nodes[place as usize].backing.clone();
+        self.flip(edges, active);
+    }
+
+    /// Tickets have become active or inactive; climb where their issuers do too.
+    fn flip(&mut self, mut edges: Vec<Edge>, active: bool) {
+        while let Some(Edge { issuer, kind, amount }) = edges.pop() {
+            if amount == 0 {
+                continue;
+            }
+            let node = &mut self.nodes[issuer as usize];
+            let pool = node.active_issued.of(kind);
+            if active {
+                *pool += amount;
+                node.active_tickets += 1;
+            } else {
+                *pool -= amount;
+                node.active_tickets -= 1;
+            }
+            let now = node.active_tickets > 0;
+            if node.active != now {
+                node.active = now;
+                edges.extend_from_slice(&node.backing);
+            }
+        }
+    }
+}
