@@ -14,9 +14,9 @@
 //!    runs whole quanta never meets that bound.
 //! 3. **Global pass** (section 3.2). It grows by [`STRIDE1`] / total weight for a quantum that
 //!    *any* client uses. (Of use, not of elapsed time as in the paper: on a machine with outside
-//!    load all clients use less, and none may fall behind for that.) It is never less than the
-//!    least pass of those that compete, so clients that came, waited and went without running
-//!    cannot leave the others ahead of it.
+//!    load all clients use less, and none may fall behind for that.) Each draw first lifts it to the
+//!    least pass in the race, so clients that came, waited and went without running cannot leave
+//!    the others ahead of it, to be overtaken by whoever comes next.
 //! 4. **Leave and join** (section 3.2). remain = pass − global pass on leaving; pass = global pass +
 //!    remain on return. A new client's remain is one stride. Kept in quanta (times the weight), so
 //!    a change of weight while away, remain · stride′ / stride, needs no work.
@@ -118,7 +118,6 @@ impl Stride {
 
     /// The client joins the race at global pass + remain (rule 4). It has a weight.
     fn enter(&mut self, key: ClientKey) {
-        self.lift_global_pass();
         let client = self.clients.get_mut(&key).expect("only known clients enter the race");
         let Place::Waiting { remain } = client.place else { unreachable!("client {key} races") };
         let pass = self.global_pass + remain.div_euclid(i128::from(client.weight));
@@ -129,7 +128,6 @@ impl Stride {
 
     /// The client leaves the race, if it is in it, with its remain (rules 4 and 5).
     fn exit(&mut self, key: ClientKey) {
-        self.lift_global_pass();
         let client = self.clients.get_mut(&key).expect("only known clients exit the race");
         let Place::Racing { pass } = client.place else { return };
         let remain = (pass - self.global_pass).saturating_mul(i128::from(client.weight));
@@ -275,7 +273,6 @@ impl Policy for Stride {
             self.exit(client);
             self.certain.retain(|&key| key != client);
         }
-        self.lift_global_pass();
         let entry = self.clients.get_mut(&client).expect("it is there");
         entry.weight = weight;
         match &mut entry.place {
@@ -294,6 +291,7 @@ impl Policy for Stride {
     fn draw(&mut self, seats: usize, winners: &mut Vec<ClientKey>) {
         winners.clear();
         self.lapse();
+        self.lift_global_pass();
         self.cap(seats);
         winners.extend_from_slice(&self.certain);
         for &(_, key) in self.race.iter().take(seats - self.certain.len()) {
