@@ -1,1 +1,18 @@
-//! allot-wire
+//! What allotd and its clients say to each other: JSON over HTTP over a Unix socket, described
+//! by the OpenAPI document that allotd serves. And a client library that speaks it.
+//!
+//! Nothing here knows the ledger: who asks need not be the same program as who keeps it.
+
+mod client;
+mod operation;
+mod view;
+
+pub use client::{Client, ClientError, Lines, default_socket, private_socket};
+pub use operation::{
+    Amount, CurrencyRef, Operation, OperationResult, Operations, OperationsDone, TicketKind,
+};
+pub use view::{
+    Check, ClientSample, ClientState, CurrencyView, Doctor, DoctorResource, EnforcerView,
+    ErrorBody, Event, EventKind, Grant, LedgerView, Nature, ProcessView, ResourceValue, Sample,
+    Status, TicketView, Trouble,
+};

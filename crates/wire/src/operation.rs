@@ -1,0 +1,193 @@
+//! What can be asked of allotd.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Names a currency: `base`; `#12` by id; `pid:4711` the client of a process; `NAME`, the
+/// caller's own of that name, else the only one of that name; `USER:NAME`, of a user (name or
+/// uid).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(transparent)]
+pub struct CurrencyRef(pub String);
+
+impl From<&str> for CurrencyRef {
+    fn from(text: &str) -> Self {
+        CurrencyRef(text.to_owned())
+    }
+}
+
+impl From<String> for CurrencyRef {
+    fn from(text: String) -> Self {
+        CurrencyRef(text)
+    }
+}
+
+/// Relative (`soft`) or a fixed thousandth share (`hard`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TicketKind {
+    /// A relative share.
+    #[default]
+    Soft,
+    /// A fixed share, in thousandths.
+    Hard,
+}
+
+/// An amount of tickets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Amount {
+    /// `cpu`, `memory`, `disk:DEVICE` or `net:INTERFACE`.
+    pub resource: String,
+    /// Relative or fixed.
+    #[serde(default)]
+    pub kind: TicketKind,
+    /// How many; 0 freezes a client that has no other.
+    pub amount: u64,
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "operation", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Operation {
+    /// Make a currency.
+    CreateCurrency {
+        /// Its name, unique among its owner's.
+        name: String,
+        /// Owner's uid; the caller's where it is left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        owner: Option<u32>,
+        /// Group's gid; the caller's where it is left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        group: Option<u32>,
+        /// `fci------` where it is left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mode: Option<String>,
+    },
+    /// Destroy a currency that funds nothing.
+    DestroyCurrency {
+        /// Which.
+        currency: CurrencyRef,
+    },
+    /// Set a currency's mode.
+    ChangeMode {
+        /// Of which.
+        currency: CurrencyRef,
+        /// As in `fci--i---`.
+        mode: String,
+    },
+    /// Give a currency another owner or group.
+    ChangeOwner {
+        /// Which.
+        currency: CurrencyRef,
+        /// New owner's uid.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        owner: Option<u32>,
+        /// New group's gid.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        group: Option<u32>,
+    },
+    /// Grant rights besides the mode; `---` takes them back.
+    Grant {
+        /// On which.
+        currency: CurrencyRef,
+        /// `uid:1000`, `gid:100` or `pid:4711`.
+        to: String,
+        /// As in `f-i`.
+        rights: String,
+    },
+    /// Make a currency's ticket from another worth an amount.
+    Fund {
+        /// Who gets it.
+        currency: CurrencyRef,
+        /// Who issues it.
+        from: CurrencyRef,
+        /// What and how many.
+        #[serde(flatten)]
+        amount: Amount,
+    },
+    /// Revoke a currency's ticket from another.
+    Unfund {
+        /// Who has it.
+        currency: CurrencyRef,
+        /// Who issued it.
+        from: CurrencyRef,
+        /// Of what.
+        resource: String,
+        /// Which kind.
+        #[serde(default)]
+        kind: TicketKind,
+    },
+    /// Make a process a client.
+    Adopt {
+        /// Which; the caller itself where it is left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pid: Option<u32>,
+        /// Its start time, to be sure that it is the process meant (field 22 of
+        /// /proc/PID/stat).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        start_time_ticks: Option<u64>,
+        /// Who funds it; where it is left out, what the policy says, or base in a private
+        /// allotd.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<CurrencyRef>,
+        /// With what; 1000 soft cpu tickets where it is left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        funding: Option<Vec<Amount>>,
+    },
+    /// Manage a process no longer.
+    Release {
+        /// Its client.
+        client: CurrencyRef,
+    },
+    /// Run the caller's process, or another of the caller's, as a job funded from base out of
+    /// the caller's own currencies.
+    Nice {
+        /// Which; the caller itself where it is left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pid: Option<u32>,
+        /// Of what; cpu where it is left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        resource: Option<String>,
+        /// How many base tickets.
+        amount: u64,
+    },
+    /// Set a user's base tickets (`lsetbase`).
+    SetBase {
+        /// Whose.
+        uid: u32,
+        /// How many.
+        amount: u64,
+    },
+    /// Set a process's tickets from the currency that funds it first (`lrenice`).
+    SetTickets {
+        /// Which.
+        pid: u32,
+        /// How many.
+        amount: u64,
+    },
+}
+
+/// Things to do in one step: all of them, or none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Operations {
+    /// In their order; at most 1000.
+    pub operations: Vec<Operation>,
+}
+
+/// What one operation made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OperationResult {
+    /// The currency, job or client that it made.
+    pub created: Option<u64>,
+}
+
+/// All was done and is durable.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OperationsDone {
+    /// The journal's number of the last of them.
+    pub sequence: u64,
+    /// One for each operation.
+    pub results: Vec<OperationResult>,
+}

@@ -1,0 +1,310 @@
+//! What allotd shows.
+
+use crate::{Operation, TicketKind};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Trouble {
+    /// A short, stable word: `invalid`, `unknown`, `forbidden`, `conflict`, `cycle`, `limit`,
+    /// `journal`, `internal`.
+    pub code: String,
+    /// What, where, and what to do.
+    pub message: String,
+    /// Which of the operations of a batch, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<usize>,
+}
+
+/// The body of every answer that is not a success.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ErrorBody {
+    /// What is wrong.
+    pub error: Trouble,
+}
+
+/// How an allotd is set up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Status {
+    /// Of allotd.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// Who runs it.
+    pub uid: u32,
+    /// Whether it touches only what it was given (demo, experiments, `--user`).
+    pub private: bool,
+    /// Where its journal is.
+    pub state_dir: String,
+    /// The journal's last number.
+    pub sequence: u64,
+    /// Currencies, base and clients included.
+    pub currencies: u64,
+    /// Tickets.
+    pub tickets: u64,
+    /// Clients.
+    pub clients: u64,
+    /// How it learns of forks and exits, and why so.
+    pub life_source: String,
+    /// Who enforces cpu tickets.
+    pub cpu: EnforcerView,
+}
+
+/// An enforcer and its settings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct EnforcerView {
+    /// `user-level` or `none`.
+    pub name: String,
+    /// Why this one.
+    pub why: String,
+    /// `lottery` or `stride`.
+    pub policy: String,
+    /// Of the policy's random numbers.
+    pub seed: u64,
+    /// Nanoseconds between draws.
+    pub quantum_ns: u64,
+    /// The CPUs that it shares out.
+    pub cpus: Vec<u32>,
+    /// How losers wait: `idle` (SCHED_IDLE) or `stop`.
+    pub hold: String,
+    /// The plan that it follows.
+    pub generation: u64,
+    /// What is not as the plan has it, in words.
+    pub drift: Vec<String>,
+}
+
+/// What kind of node a currency is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Nature {
+    /// The root.
+    Base,
+    /// A name.
+    Pure,
+    /// For one job; goes away with it.
+    Job,
+    /// A process.
+    Client,
+}
+
+/// A process behind a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ProcessView {
+    /// Its number.
+    pub pid: u32,
+    /// Field 22 of /proc/PID/stat.
+    pub start_time_ticks: u64,
+    /// Its command's name, where it could be read.
+    pub command: String,
+}
+
+/// Rights granted besides the mode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Grant {
+    /// `uid:1000`, `gid:100` or `pid:4711`.
+    pub to: String,
+    /// As in `f-i`.
+    pub rights: String,
+}
+
+/// What a currency is worth in one resource.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ResourceValue {
+    /// Of what.
+    pub resource: String,
+    /// Whether it competes now.
+    pub active: bool,
+    /// Its base value now, as a part of the whole, 0 to 1.
+    pub value: f64,
+    /// What it is sure of when all compete, as a part of the whole.
+    pub guaranteed: f64,
+    /// Base tickets lent to jobs by nice.
+    pub lent: u64,
+    /// Its soft tickets' total, active or not.
+    pub issued_soft: u64,
+    /// Its hard tickets' total, of 1000.
+    pub issued_hard: u64,
+}
+
+/// A currency.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct CurrencyView {
+    /// Its id.
+    pub id: u64,
+    /// Its name; a client's is its command, a job's `job`.
+    pub name: String,
+    /// What kind of node.
+    pub nature: Nature,
+    /// Owner's uid.
+    pub owner: u32,
+    /// Owner's name, or the uid again.
+    pub owner_name: String,
+    /// Group's gid.
+    pub group: u32,
+    /// As in `fci--i---`.
+    pub mode: String,
+    /// Rights besides.
+    pub grants: Vec<Grant>,
+    /// A client's process.
+    pub process: Option<ProcessView>,
+    /// Whether the funding policy put that process here.
+    pub placed: bool,
+    /// A client without any tickets, stopped until it gets some.
+    pub frozen: bool,
+    /// Per resource that it has tickets of or has issued.
+    pub resources: Vec<ResourceValue>,
+}
+
+/// A ticket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TicketView {
+    /// Its id.
+    pub id: u64,
+    /// Who issued it.
+    pub issuer: u64,
+    /// Whom it funds.
+    pub holder: u64,
+    /// Of what.
+    pub resource: String,
+    /// Relative or fixed.
+    pub kind: TicketKind,
+    /// How many.
+    pub amount: u64,
+}
+
+/// The whole funding graph, in order of ids; base first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct LedgerView {
+    /// The journal's last number.
+    pub sequence: u64,
+    /// Every currency.
+    pub currencies: Vec<CurrencyView>,
+    /// Every ticket.
+    pub tickets: Vec<TicketView>,
+}
+
+/// What a client does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ClientState {
+    /// Won the last draw.
+    Running,
+    /// Lost it and waits.
+    Waiting,
+    /// Does not want the CPU.
+    Sleeping,
+    /// Has no tickets and is stopped.
+    Frozen,
+    /// Stopped by somebody else.
+    Stopped,
+    /// Not touched; the reason is in the enforcer's drift.
+    Unmanaged,
+}
+
+/// One client in a sample. Totals count from its adoption by this allotd.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ClientSample {
+    /// Its currency.
+    pub id: u64,
+    /// Its process.
+    pub pid: u32,
+    /// Its command's name.
+    pub command: String,
+    /// What it does.
+    pub state: ClientState,
+    /// Its base value now, as a part of the whole, 0 to 1.
+    pub value: f64,
+    /// Its share of the CPUs shared out, after nobody is promised more than one CPU, 0 to 1.
+    pub promised_share: f64,
+    /// The integral of that: CPU time promised so far, in ns.
+    pub promised_ns: u64,
+    /// CPU time used so far, in ns.
+    pub used_ns: u64,
+    /// Draws won.
+    pub wins: u64,
+    /// Draws taken part in.
+    pub draws: u64,
+}
+
+/// What was measured at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Sample {
+    /// Monotonic clock, ns.
+    pub at_ns: u64,
+    /// CPUs shared out.
+    pub seats: u32,
+    /// The plan's generation.
+    pub generation: u64,
+    /// Draws held so far.
+    pub draws: u64,
+    /// Draws that came later than half a quantum.
+    pub late: u64,
+    /// CPU time used so far by allotd itself, all threads, ns.
+    pub daemon_cpu_ns: u64,
+    /// Every client, in order of id.
+    pub clients: Vec<ClientSample>,
+}
+
+/// What kind of thing happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EventKind {
+    /// Somebody's operation was done.
+    Operation,
+    /// A process came, forked, went or changed its user.
+    Process,
+    /// Something about allotd itself.
+    Daemon,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Event {
+    /// The journal's number, where it has one.
+    pub sequence: Option<u64>,
+    /// Unix time, ms.
+    pub at_unix_ms: u64,
+    /// What kind.
+    pub kind: EventKind,
+    /// Who asked; nobody for what was observed.
+    pub uid: Option<u32>,
+    /// In words.
+    pub text: String,
+    /// The operation, where it was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<Operation>,
+}
+
+/// How one resource is enforced here.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DoctorResource {
+    /// Which.
+    pub resource: String,
+    /// By whom; `none` where nobody does yet.
+    pub enforcer: String,
+    /// Why.
+    pub why: String,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Check {
+    /// What.
+    pub name: String,
+    /// Whether it is as allot would like it.
+    pub ok: bool,
+    /// What was found, and what to do.
+    pub says: String,
+}
+
+/// What this machine offers, and what allot makes of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Doctor {
+    /// In one line: kernel, CPUs, memory.
+    pub machine: String,
+    /// Per resource.
+    pub resources: Vec<DoctorResource>,
+    /// Everything that was looked at.
+    pub checks: Vec<Check>,
+}
