@@ -16,6 +16,8 @@
 //! 4. **Several seats: cap** (Chandra et al. 2000). The tickets of rule 2 are capped first
 //!    ([`crate::feasible`]): a capped client wins for certain. After compensating, not before:
 //!    a compensated client can need more than one seat, and what it cannot have the others share.
+//!    The price: a client due almost a whole seat cannot make good a long quantum by winning more
+//!    often than always, so where quanta jitter by ±j it loses up to about j/2 of its share.
 //! 5. **Several seats: systematic sampling** (Madow 1949). The others' tickets lie end to end in
 //!    the order of slots, each stretched s times for the s seats that are left; one random start,
 //!    then a step of the unstretched total from point to point. Nobody is longer than a step, so

@@ -95,7 +95,12 @@ pub fn assert_proportional(what: &str, a: (Got, f64), b: (Got, f64)) {
     let off = a.0.quanta() / a.1 - b.0.quanta() / b.1;
     let variance = a.0.squares / (a.1 * a.1) + b.0.squares / (b.1 * b.1);
     let allowed = SIGMAS * variance.sqrt();
-    assert!(off.abs() <= allowed, "{what}: {} and {}: {off} > {allowed}", a.0.quanta(), b.0.quanta());
+    assert!(
+        off.abs() <= allowed,
+        "{what}: {} and {}: {off} > {allowed}",
+        a.0.quanta(),
+        b.0.quanta()
+    );
     // The test means something only if the chance is small beside the thing measured.
     assert!(allowed < 0.1 * a.0.quanta() / a.1, "{what}: too few draws");
 }
