@@ -22,6 +22,8 @@ const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
 const BATCH: usize = 4096;
 /// After this long without any event the connector makes one itself, to see that it hears.
 const QUIET: Duration = Duration::from_secs(5);
+/// How often to try when the kernel counts too few listeners: each try makes it one more.
+const ATTEMPTS: u32 = 16;
 /// `PROC_PID_INIT_INO` and `PROC_USER_INIT_INO` of include/linux/proc_ns.h: the inodes of the
 /// first pid and user namespaces.
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
@@ -213,6 +215,7 @@ impl ProcConnector {
         if self.last_heard >= asked {
             return Ok(events);
         }
+        self.socket.is_counted = false;
         self.socket = Socket::listen(self.receive_buffer_bytes)
             .map_err(|error| LifeError::Deaf { reason: format!("listening anew: {error}") })?;
         self.last_heard = Instant::now();
@@ -258,6 +261,9 @@ impl LifeSource for ProcConnector {
 struct Socket {
     descriptor: OwnedFd,
     filtered: bool,
+    /// False once the kernel's count of listeners does not hold us any more: taking ourselves off
+    /// would then take off another listener.
+    is_counted: bool,
 }
 
 enum Received {
@@ -270,6 +276,23 @@ enum Received {
 
 impl Socket {
     fn listen(receive_buffer_bytes: usize) -> Result<Self, LifeError> {
+        for _ in 0..ATTEMPTS {
+            let mut socket = Self::bind(receive_buffer_bytes)?;
+            if socket.begin()? {
+                return Ok(socket);
+            }
+            // Somebody has made the count of listeners too low. Leave it one higher.
+            socket.is_counted = false;
+        }
+        Err(LifeError::Unavailable {
+            reason:
+                "the kernel tells nothing of process events (built without CONFIG_PROC_EVENTS, \
+                     or another user has made it deaf)"
+                    .to_owned(),
+        })
+    }
+
+    fn bind(receive_buffer_bytes: usize) -> Result<Self, LifeError> {
         let descriptor = rustix::net::socket_with(
             AddressFamily::NETLINK,
             SocketType::DGRAM,
@@ -291,24 +314,21 @@ impl Socket {
                 other => LifeError::os("bind the connector")(other),
             },
         )?;
-        let mut socket = Self { descriptor, filtered: true };
-        socket.ask(Request::ListenFiltered)?;
+        Ok(Self { descriptor, filtered: true, is_counted: true })
+    }
+
+    /// Asks for events, with the filter if the kernel has it. True when they come.
+    fn begin(&mut self) -> Result<bool, LifeError> {
+        self.filtered = true;
+        self.ask(Request::ListenFiltered)?;
         // Twice: the first thread's name is an event that the filter drops, and that must not
         // end the listening.
-        if socket.hears()? && socket.hears()? {
-            return Ok(socket);
+        if self.hears()? && self.hears()? {
+            return Ok(true);
         }
-        socket.filtered = false;
-        socket.ask(Request::Listen)?;
-        if socket.hears()? {
-            return Ok(socket);
-        }
-        Err(LifeError::Unavailable {
-            reason:
-                "the kernel tells nothing of process events (built without CONFIG_PROC_EVENTS, \
-                     or another user has made it deaf)"
-                    .to_owned(),
-        })
+        self.filtered = false;
+        self.ask(Request::Listen)?;
+        self.hears()
     }
 
     fn ask(&self, request: Request) -> Result<(), LifeError> {
@@ -356,7 +376,9 @@ impl Drop for Socket {
     fn drop(&mut self) {
         // Without it the kernel would count us as a listener for ever. Nobody is left to tell
         // of a failure.
-        let _ = self.ask(Request::Ignore);
+        if self.is_counted {
+            let _ = self.ask(Request::Ignore);
+        }
     }
 }
 

@@ -109,7 +109,8 @@ pub trait LifeSource: Send {
 
     /// Readable when events wait. `None` for a source that has to look for itself: call
     /// [`next`](Self::next) every now and then. Also call it now and then when there is one: a
-    /// source checks in `next` that it still hears.
+    /// source checks in `next` that it still hears. The descriptor may be another, or gone,
+    /// after [`LifeEvent::Lost`]: ask again.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>>;
 
     /// Short name, for a log.

@@ -353,7 +353,7 @@ fn a_connector_made_deaf_says_so_and_hears_again() {
     if std::env::var_os("ALLOT_TEST_DEAFEN").is_none() {
         return skip(
             NAME,
-            "disturbs the whole machine: set ALLOT_TEST_DEAFEN=1 on one of your own",
+            "disturbs the whole machine: run it alone on one of your own with ALLOT_TEST_DEAFEN=1",
         );
     }
     let Some(connector) = connector(NAME) else { return };
