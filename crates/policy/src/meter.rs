@@ -1,23 +1,34 @@
-//! What a client used since it last won: the one measure that every policy charges by.
+//! Use, in quanta: what every policy charges by, and the bounds that they share.
 //!
-//! 1. Use is counted in **parts**, 2³² to a quantum, and summed from win to win. A new client
-//!    counts as if it had just used one quantum: that is the price of its first win. (Waldspurger &
-//!    Weihl 1995 start a client one stride behind for the same reason.)
-//! 2. Between two wins a client is charged for at most [`MAX_DEBT_QUANTA`]; what it uses beyond
-//!    that is free. Only time that nobody else wanted, or a quantum that ran long, gets there; so
-//!    after a feast on idle time a client waits at most [`MAX_DEBT_QUANTA`] times as long as
-//!    after any other quantum. (Ours. Work conservation must not become a debt without end.)
+//! Use is counted in **parts**, 2³² to a quantum. [`Meter`] sums it from win to win, for policies
+//! in which a win pays for the use since the win before:
+//!
+//! 1. A new client counts as if it had just used one quantum: that is the price of its first win.
+//! 2. It costs at most [`MAX_DEBT_QUANTA`]; what is used beyond that is free. Only time that nobody
+//!    else wanted, or quanta that ran long, get there. (Ours: work conservation must not become a
+//!    debt without end.)
 
 /// Parts in one quantum.
 pub(crate) const ONE_QUANTUM: u64 = 1 << 32;
 
-/// A client is charged for at most this many quanta between two wins.
+/// A client owes at most this many quanta: after a feast on idle time it waits at most about so
+/// many times as long as after any other quantum. See each policy for what it measures debt from.
 pub const MAX_DEBT_QUANTA: u64 = 8;
 
 /// A client that used less than this fraction of its quantum, one part in so many, is compensated
 /// as if it had used that fraction. (Waldspurger's own kernel counted in hundredths, paper 3
 /// section 4.2.)
 pub const MAX_COMPENSATION: u64 = 128;
+
+/// A use in parts, rounded down; at most 2²⁴ quanta.
+pub(crate) fn parts(used_ns: u64, quantum_ns: u64) -> u64 {
+    assert!(
+        (1..=crate::MAX_QUANTUM_NS).contains(&quantum_ns),
+        "a quantum of {quantum_ns} ns is out of range"
+    );
+    let parts = u128::from(used_ns) * u128::from(ONE_QUANTUM) / u128::from(quantum_ns);
+    parts.min(1 << (24 + ONE_QUANTUM.trailing_zeros())) as u64
+}
 
 /// Use since the last win.
 #[derive(Clone, Copy, Debug)]
@@ -38,24 +49,10 @@ impl Meter {
         *self = Meter { parts: 0, pending: true };
     }
 
-    /// Adds a use, and returns the parts of it that count (rule 2). Rounds down.
-    pub fn charge(&mut self, used_ns: u64, quantum_ns: u64) -> u64 {
-        assert!(
-            (1..=crate::MAX_QUANTUM_NS).contains(&quantum_ns),
-            "a quantum of {quantum_ns} ns is out of range"
-        );
-        let used = (u128::from(used_ns) * u128::from(ONE_QUANTUM)) / u128::from(quantum_ns);
-        let room = MAX_DEBT_QUANTA * ONE_QUANTUM - self.parts;
-        // `room` fits in 64 bits, so the lesser of both does.
-        let parts = used.min(u128::from(room)) as u64;
-        self.parts += parts;
-        self.pending = false;
-        parts
-    }
-
-    /// Parts used since the last win.
-    pub fn parts(self) -> u64 {
-        self.parts
+    /// Adds a use, as far as it counts (rule 2).
+    pub fn charge(&mut self, used_ns: u64, quantum_ns: u64) {
+        let sum = self.parts + parts(used_ns, quantum_ns);
+        *self = Meter { parts: sum.min(MAX_DEBT_QUANTA * ONE_QUANTUM), pending: false };
     }
 
     /// The price of the next win in parts: what was used since the last one, but at least
@@ -75,23 +72,24 @@ mod tests {
     fn use_adds_up_from_win_to_win() {
         let mut meter = Meter::new();
         assert_eq!(meter.price(), ONE_QUANTUM);
-        assert_eq!(meter.charge(Q / 2, Q), ONE_QUANTUM / 2);
+        meter.charge(Q / 2, Q);
         assert_eq!(meter.price(), ONE_QUANTUM + ONE_QUANTUM / 2);
         meter.win();
-        assert_eq!((meter.parts(), meter.price()), (0, ONE_QUANTUM));
+        assert_eq!(meter.price(), ONE_QUANTUM);
         meter.charge(Q / 4, Q);
         meter.charge(Q / 4, Q);
-        assert_eq!((meter.parts(), meter.price()), (ONE_QUANTUM / 2, ONE_QUANTUM / 2));
+        assert_eq!(meter.price(), ONE_QUANTUM / 2);
     }
 
     #[test]
     fn prices_are_bounded_on_both_sides() {
         let mut meter = Meter::new();
         meter.win();
-        assert_eq!(meter.charge(0, Q), 0);
+        meter.charge(0, Q);
         assert_eq!(meter.price(), ONE_QUANTUM / MAX_COMPENSATION);
-        assert_eq!(meter.charge(u64::MAX, Q), MAX_DEBT_QUANTA * ONE_QUANTUM);
-        assert_eq!(meter.charge(Q, Q), 0);
+        meter.charge(u64::MAX, 1);
+        assert_eq!(meter.price(), MAX_DEBT_QUANTA * ONE_QUANTUM);
+        meter.charge(Q, Q);
         assert_eq!(meter.price(), MAX_DEBT_QUANTA * ONE_QUANTUM);
     }
 

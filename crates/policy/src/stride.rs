@@ -9,9 +9,11 @@
 //! 1. **Draw** (1995, section 3). The client with the least pass wins; the lower key among
 //!    equals. On s seats the s least win. Property on one seat: of any two clients that stay busy,
 //!    neither is more than one quantum away from its part of what both got.
-//! 2. **Charge** (section 3.3). pass += stride · used / quantum. What counts as used is bounded as
-//!    [`crate::meter`] says: at most [`MAX_DEBT_QUANTA`] between two wins. A client that always
-//!    runs whole quanta never meets that bound.
+//! 2. **Charge** (section 3.3). pass += stride · used / quantum, but not beyond
+//!    [`MAX_DEBT_QUANTA`] strides after the **front**, the greatest pass that won in the last draw:
+//!    who ran far ahead in left-over time that nobody else wanted waits for the others to go
+//!    [`MAX_DEBT_QUANTA`] of its strides, no longer. (The bound is ours.) A winner starts at the
+//!    front or before it, so whole quanta never meet the bound.
 //! 3. **Global pass** (section 3.2). It grows by [`STRIDE1`] / total weight for a quantum that
 //!    *any* client uses. (Of use, not of elapsed time as in the paper: on a machine with outside
 //!    load all clients use less, and none may fall behind for that.) Each draw first lifts it to the
@@ -40,7 +42,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     ClientKey, MAX_DEBT_QUANTA, MAX_WEIGHT, Policy, PolicyName, feasible,
-    meter::{Meter, ONE_QUANTUM},
+    meter::{self, ONE_QUANTUM},
 };
 
 /// What a pass grows by for one quantum used with weight 1.
@@ -71,7 +73,8 @@ struct Client {
     place: Place,
     /// Raced when it last left, so its last charge may still come.
     left_race: bool,
-    meter: Meter,
+    /// Parts used since its last win.
+    used: u64,
     /// Rule 8's sum, in quanta · [`STRIDE1`].
     lapsing: i128,
 }
@@ -86,6 +89,8 @@ pub struct Stride {
     by_weight: BTreeSet<(u64, ClientKey)>,
     active_weight: u128,
     global_pass: i128,
+    /// The greatest pass that won in the last draw (rule 2).
+    front: i128,
     /// What the global pass grew by since the last draw because of use.
     advance: i128,
     /// The last draw's winners that raced, and their weights then.
@@ -110,6 +115,7 @@ impl Stride {
             by_weight: BTreeSet::new(),
             active_weight: 0,
             global_pass: 0,
+            front: 0,
             advance: 0,
             raced: Vec::new(),
             certain: Vec::new(),
@@ -169,7 +175,7 @@ impl Stride {
             let Place::Racing { .. } = client.place else { continue };
             // Nobody can use more than one quantum of an offer, whatever the others did.
             let part = advance.saturating_mul(i128::from(weight)).min(STRIDE1);
-            let used = i128::from(client.meter.parts()) * STRIDE1_PER_PART;
+            let used = i128::from(client.used) * STRIDE1_PER_PART;
             let sum = (client.lapsing + part - used).max(0);
             client.lapsing = sum.min(MAX_CREDIT);
             if sum > MAX_CREDIT {
@@ -220,7 +226,7 @@ impl Policy for Stride {
             active: false,
             place: Place::Waiting { remain: STRIDE1 },
             left_race: false,
-            meter: Meter::new(),
+            used: 0,
             lapsing: 0,
         });
         assert!(!entry.active, "client {client} joined twice");
@@ -294,20 +300,29 @@ impl Policy for Stride {
         self.lift_global_pass();
         self.cap(seats);
         winners.extend_from_slice(&self.certain);
-        for &(_, key) in self.race.iter().take(seats - self.certain.len()) {
+        self.front = self.global_pass;
+        for &(pass, key) in self.race.iter().take(seats - self.certain.len()) {
+            self.front = pass;
             winners.push(key);
             self.raced.push((key, self.clients[&key].weight));
         }
         for key in winners.iter() {
-            self.clients.get_mut(key).expect("winners are known").meter.win();
+            self.clients.get_mut(key).expect("winners are known").used = 0;
         }
     }
 
     fn charge(&mut self, client: ClientKey, used_ns: u64, quantum_ns: u64) {
         let Some(entry) = self.clients.get_mut(&client) else { return };
-        let quanta = i128::from(entry.meter.charge(used_ns, quantum_ns)) * STRIDE1_PER_PART;
+        let parts = meter::parts(used_ns, quantum_ns);
+        entry.used = entry.used.saturating_add(parts);
+        let quanta = i128::from(parts) * STRIDE1_PER_PART;
         match &mut entry.place {
-            Place::Racing { .. } => self.advance(client, quanta),
+            Place::Racing { pass } => {
+                let weight = i128::from(entry.weight);
+                let room = (self.front + MAX_REMAIN / weight - *pass).max(0);
+                let quanta = if quanta / weight > room { room * weight } else { quanta };
+                self.advance(client, quanta);
+            }
             Place::Waiting { remain } if entry.left_race => {
                 // As if it had been charged just before it left.
                 let weight = i128::from(entry.weight);

@@ -10,7 +10,7 @@ use rand_pcg::Pcg64;
 
 const ONE: u128 = 1 << 32;
 
-/// Rules of `meter`, shared by both models.
+/// Rules of `meter`.
 #[derive(Clone, Copy)]
 struct Use {
     parts: u128,
@@ -21,12 +21,9 @@ impl Use {
     const NEW: Use = Use { parts: ONE, unknown: false };
     const WON: Use = Use { parts: 0, unknown: true };
 
-    fn add(&mut self, used_ns: u64, quantum_ns: u64) -> u128 {
-        let before = self.parts;
-        let more = u128::from(used_ns) * ONE / u128::from(quantum_ns);
-        *self =
-            Use { parts: (before + more).min(u128::from(MAX_DEBT_QUANTA) * ONE), unknown: false };
-        self.parts - before
+    fn add(&mut self, used_ns: u64, quantum_ns: u64) {
+        let sum = self.parts + u128::from(used_ns) * ONE / u128::from(quantum_ns);
+        *self = Use { parts: sum.min(u128::from(MAX_DEBT_QUANTA) * ONE), unknown: false };
     }
 }
 
@@ -173,7 +170,7 @@ impl Policy for NaiveLottery {
 struct StrideClient {
     key: ClientKey,
     weight: i128,
-    used: Use,
+    used: i128,
     active: bool,
     racing: bool,
     raced_when_it_left: bool,
@@ -186,6 +183,7 @@ struct StrideClient {
 struct NaiveStride {
     clients: Vec<StrideClient>,
     global: i128,
+    front: i128,
     grown: i128,
     offered: Vec<(ClientKey, i128)>,
 }
@@ -236,7 +234,7 @@ impl Policy for NaiveStride {
             self.clients.push(StrideClient {
                 key,
                 weight: 0,
-                used: Use::NEW,
+                used: 0,
                 active: false,
                 racing: false,
                 raced_when_it_left: false,
@@ -293,7 +291,7 @@ impl Policy for NaiveStride {
         let grown = std::mem::take(&mut self.grown);
         for (key, weight) in std::mem::take(&mut self.offered) {
             let Some(client) = self.find(key).filter(|client| client.racing) else { continue };
-            let used = client.used.parts as i128 * (STRIDE1 >> 32);
+            let used = client.used;
             let unused = client.unused + (grown * weight).min(STRIDE1) - used;
             let most = i128::from(MAX_CREDIT_QUANTA) * STRIDE1;
             client.unused = unused.clamp(0, most);
@@ -328,20 +326,26 @@ impl Policy for NaiveStride {
             self.clients.iter().filter(|c| c.racing).map(|c| (c.pass, c.key, c.weight)).collect();
         race.sort_unstable();
         race.truncate(seats - certain.len());
+        self.front = race.last().map_or(self.global, |&(pass, _, _)| pass);
         self.offered = race.iter().map(|&(_, key, weight)| (key, weight)).collect();
         *winners = certain;
         winners.extend(race.iter().map(|&(_, key, _)| key));
         for &key in winners.iter() {
-            self.find(key).unwrap().used = Use::WON;
+            self.find(key).unwrap().used = 0;
         }
     }
 
     fn charge(&mut self, key: ClientKey, used_ns: u64, quantum_ns: u64) {
-        let total = self.racing_weight();
+        let (total, front) = (self.racing_weight(), self.front);
         let Some(client) = self.find(key) else { return };
-        let quanta = client.used.add(used_ns, quantum_ns) as i128 * (STRIDE1 >> 32);
+        let parts = (i128::from(used_ns) << 32) / i128::from(quantum_ns);
+        let quanta = parts * (STRIDE1 >> 32);
+        client.used += quanta;
         if client.racing {
-            self.grow(key, quanta);
+            let most = front + i128::from(MAX_DEBT_QUANTA) * STRIDE1 / client.weight;
+            let fits = client.pass + quanta / client.weight <= most;
+            let room = (most - client.pass).max(0) * client.weight;
+            self.grow(key, if fits { quanta } else { room });
         } else if client.raced_when_it_left {
             let step = quanta / (total + client.weight);
             let most = i128::from(MAX_DEBT_QUANTA) * STRIDE1;

@@ -121,10 +121,10 @@ fn varying_quanta_do_not_bend_the_shares() {
                 _ => QUANTUM_NS,
             });
         }
-        for i in 0..2 {
+        for (i, &weight) in weights.iter().enumerate() {
             let (a, b) = (machine.got(i as u64), machine.got(2));
             let what = format!("seed {seed}, client {i}");
-            assert_proportional(&what, (a, weights[i] as f64), (b, 1.0));
+            assert_proportional(&what, (a, weight as f64), (b, 1.0));
         }
     }
 }
