@@ -215,8 +215,17 @@ prepare_accelerator() {
     echo "$answer" >"$known"
     if [ "$answer" = yes ]; then say "KVM works here"; else say "KVM does not work here: the guest is emulated, and slower"; fi
   fi
-  accelerator=()
-  if [ "$(cat "$known")" = no ]; then accelerator=(--disable-kvm); fi
+  accelerator=() emulation=()
+  if [ "$(cat "$known")" = no ]; then
+    accelerator=(--disable-kvm)
+    # Before 8.1 QEMU could run a stale breakpoint where one virtual CPU patches code under another, and the guest's
+    # kernel dies of it ('int3', about one boot in a hundred): let the virtual CPUs take turns on one thread there.
+    local version
+    version=$(qemu-system-x86_64 --version | sed -nE '1s/.*version ([0-9.]+).*/\1/p')
+    if [ "$(printf '%s\n8.1\n' "$version" | sort -V | head -n 1)" != 8.1 ]; then
+      emulation=(-accel tcg,thread=single)
+    fi
+  fi
 }
 
 # Prepares everything, one lab at a time.
