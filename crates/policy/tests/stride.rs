@@ -18,6 +18,8 @@ fn stride(weights: &[u64]) -> Machine {
 const ROUNDING: f64 = 1e-6;
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     /// ALGORITHMS: "pairwise error at most one quantum", at every moment.
     #[test]
     fn pairwise_error_is_at_most_one_quantum(weights in prop::collection::vec(1u64..1000, 2..10)) {
@@ -167,7 +169,7 @@ fn a_sleeper_banks_nothing() {
         let mut machine = stride(&[1, 1, 2]);
         machine.run(1, nap_after);
         machine.policy.leave(2);
-        machine.run(1, 100_000);
+        machine.run(1, 5_000);
         machine.policy.join(2, 2);
         let before = machine.got(2).wins;
         machine.run(1, 400);
@@ -184,7 +186,7 @@ fn unused_offers_lapse() {
         let mut dice = Pcg64::seed_from_u64(seats as u64);
         let weights = vec![1; 2 * seats];
         let mut machine = stride(&weights);
-        for _ in 0..50_000 {
+        for _ in 0..20_000 {
             let left = machine
                 .quantum(seats, |client| if client == 0 { QUANTUM_NS / 20 } else { QUANTUM_NS });
             if left > 0 {
@@ -197,7 +199,7 @@ fn unused_offers_lapse() {
             }
         }
         let idle = machine.got(0);
-        assert!(idle.wins > 49_900, "it may have a seat whenever it wants: {}", idle.wins);
+        assert!(idle.wins > 19_900, "it may have a seat whenever it wants: {}", idle.wins);
         machine.run(seats, 400);
         let used = machine.got(0).quanta() - idle.quanta();
         let allowed = (MAX_CREDIT_QUANTA + 4) as f64;
@@ -286,14 +288,14 @@ fn short_lives_do_not_open_a_gap() {
 #[test]
 fn great_ratios_stay_exact() {
     let mut machine = stride(&[1 << 48, (1 << 48) / 1_000_000, 1]);
-    machine.run(1, 3_000_000);
+    machine.run(1, 1_500_000);
     let wins = machine.got(1).wins;
-    assert!(wins.abs_diff(3) <= 1, "{wins} of 3 million at one in a million");
+    assert!((1..=2).contains(&wins), "{wins} of 1.5 million at one in a million");
     assert!(machine.got(2).wins <= 1);
     // And weights so small that a stride is as long as it gets.
-    let mut machine = stride(&[1, 1_000_000]);
-    machine.run(1, 3_000_000);
-    assert!(machine.got(0).wins.abs_diff(3) <= 1);
+    let mut machine = stride(&[1, 100_000]);
+    machine.run(1, 1_000_000);
+    assert!(machine.got(0).wins.abs_diff(10) <= 1);
 }
 
 /// A change of weight moves nobody's place by more than its own stride.
