@@ -25,13 +25,13 @@ fn draw(criterion: &mut Criterion) {
                 let mut winners = Vec::new();
                 let mut quantum = 0u64;
                 group.bench_function(
-                    BenchmarkId::new(format!("{seats} seats"), clients),
+                    BenchmarkId::new(format!("seats={seats}"), clients),
                     |bench| {
                         bench.iter(|| {
                             policy.draw(seats, &mut winners);
                             quantum += 1;
                             let used_ns =
-                                if quantum % 2 == 0 { QUANTUM_NS } else { QUANTUM_NS / 3 };
+                                if quantum.is_multiple_of(2) { QUANTUM_NS } else { QUANTUM_NS / 3 };
                             for &winner in &winners {
                                 policy.charge(winner, used_ns, QUANTUM_NS);
                             }

@@ -77,6 +77,8 @@ pub struct Lottery {
     tickets: Tournament,
     /// Winners that were capped in the current draw: slot and tickets (kept for its storage).
     capped: Vec<(usize, u128)>,
+    /// The other winners' slots (likewise).
+    drawn: Vec<usize>,
 }
 
 impl Lottery {
@@ -90,6 +92,7 @@ impl Lottery {
             places: Fenwick::new(),
             tickets: Tournament::new(),
             capped: Vec::new(),
+            drawn: Vec::new(),
         }
     }
 
@@ -185,7 +188,7 @@ impl Policy for Lottery {
         // Rule 5. A stretched point x lies in the client into whose unstretched part x / left
         // falls, since that part's ends are whole numbers.
         let total = self.places.total();
-        let mut drawn = Vec::new();
+        let mut drawn = std::mem::take(&mut self.drawn);
         if total > 0 && left > 0 {
             let start = below(&mut self.chance, total);
             drawn.extend(
@@ -197,9 +200,10 @@ impl Policy for Lottery {
             self.win(slot, winners);
         }
         self.capped = capped;
-        for slot in drawn {
+        for slot in drawn.drain(..) {
             self.win(slot, winners);
         }
+        self.drawn = drawn;
     }
 
     fn charge(&mut self, client: ClientKey, used_ns: u64, quantum_ns: u64) {
