@@ -237,13 +237,8 @@ prepare() {
     say "waiting for another lab that prepares"
     flock 9
   fi
-  # What earlier runs that were killed left behind.
+  # What an earlier run that was killed left behind.
   rm -rf "$cache"/preparing.*
-  local left pid
-  for left in "$cache"/run.*; do
-    pid=${left#"$cache"/run.}
-    if [ -d "$left" ] && [ ! -e "/proc/${pid%%.*}" ]; then rm -rf "$(readlink "$left/channels")" "$left"; fi
-  done
   scratch=$(mktemp -d "$cache/preparing.XXXXXX")
   prepare_packages
   prepare_runner
