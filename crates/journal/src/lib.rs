@@ -1,1 +1,16 @@
-//! allot-journal
+//! The durable ledger: every operation is written to a SQLite database before it is
+//! acknowledged, and read back after any end of the daemon or the machine.
+//!
+//! What is promised, the files and what to do when they are damaged: `docs/journal.md`.
+
+mod error;
+mod journal;
+mod mark;
+mod record;
+mod recover;
+mod store;
+
+pub use error::{Forecast, JournalError};
+pub use journal::{Batch, Journal, Keep, Recovered};
+pub use record::Entry;
+pub use recover::{CheckReport, RecoveryReport};
