@@ -1,1 +1,114 @@
-//! experiments
+//! The papers' figures and tables as programs that run on real processes: what the tickets
+//! promise beside what was measured, with a bound that is stated before it is judged.
+//!
+//! [`list`] names the experiments, [`run`] runs one, [`workload_main`] is the main function of the
+//! processes that it starts. An experiment starts an allotd of its own unless
+//! [`RunOptions::socket`] names one. It leaves nothing behind: no process, no file outside
+//! [`Outcome::write`]'s directory; also not when it fails or is interrupted.
+
+mod bound;
+mod cpus;
+mod daemon;
+mod error;
+mod expected;
+mod graph;
+mod hierarchy;
+mod insulation;
+mod interrupt;
+mod machine;
+mod nice;
+mod options;
+mod page;
+mod plot;
+mod report;
+mod rre;
+mod session;
+mod timeline;
+mod wobble;
+mod workers;
+mod workload;
+
+pub use cpus::{allowed_cpus, parse_cpus, show_cpus};
+pub use error::ExperimentError;
+pub use graph::{Graph, GraphError};
+pub use machine::Machine;
+pub use options::{Policy, Progress, ProgressRow, RunOptions};
+pub use report::{Check, Compared, Outcome, Report, Row};
+pub use wobble::Wobble;
+pub use workload::workload_main;
+
+use interrupt::Interrupts;
+use session::Bench;
+
+/// An experiment that can be run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExperimentInfo {
+    /// What [`run`] takes.
+    pub name: &'static str,
+    /// In a few words.
+    pub title: &'static str,
+    /// What it repeats.
+    pub paper: &'static str,
+    /// What it does and shows, in a sentence or two.
+    pub what: &'static str,
+    /// The fewest seconds that its phases need.
+    pub least_seconds: f64,
+}
+
+const LIST: [ExperimentInfo; 4] = [hierarchy::INFO, rre::INFO, insulation::INFO, nice::INFO];
+
+/// Every experiment.
+pub fn list() -> &'static [ExperimentInfo] {
+    &LIST
+}
+
+/// Runs an experiment; takes about [`RunOptions::seconds`]. `progress` is called about four times
+/// a second. SIGINT, SIGTERM and SIGHUP end it early, as does [`RunOptions::stop`]: everything is
+/// cleaned up and the error is [`ExperimentError::Interrupted`].
+///
+/// Call it on a thread that lives as long as the call: workloads end with the thread that started
+/// them.
+pub fn run(
+    name: &str,
+    options: &RunOptions,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Outcome, ExperimentError> {
+    let info = LIST.iter().find(|info| info.name == name).ok_or_else(|| {
+        let known = LIST.map(|info| info.name).join(", ");
+        ExperimentError::Unknown { name: name.to_owned(), known }
+    })?;
+    options.check(info)?;
+    if let Some(dir) = &options.out {
+        report::check_writable(dir)?;
+    }
+    let cpus = match (&options.cpus, name) {
+        (Some(cpus), _) => cpus::usable(cpus)?,
+        (None, "cpu-hierarchy") => allowed_cpus()?,
+        // The papers' machines had one CPU, and on several no two processes can have 4:1.
+        (None, _) => allowed_cpus()?.split_off(allowed_cpus()?.len() - 1),
+    };
+    let interrupts = Interrupts::catch(options.stop.clone())
+        .map_err(ExperimentError::system("catch signals"))?;
+    let dir = tempfile::Builder::new()
+        .prefix("allot-exp-")
+        .tempdir()
+        .map_err(ExperimentError::system("make a temporary directory"))?;
+    let stop = || interrupts.came();
+    let mut bench = Bench {
+        options,
+        machine: Machine::look(&cpus),
+        cpus,
+        dir,
+        stop: &stop,
+        progress,
+        elapsed: 0.0,
+        total: options.seconds,
+    };
+    let experiment = match name {
+        "cpu-hierarchy" => hierarchy::run,
+        "rre" => rre::run,
+        "insulation" => insulation::run,
+        _ => nice::run,
+    };
+    experiment(&mut bench)
+}

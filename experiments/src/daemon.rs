@@ -1,0 +1,206 @@
+//! The allotd that an experiment starts for itself, or the one that it was told to use.
+
+use crate::cpus::show_cpus;
+use crate::workers::log_file;
+use crate::{ExperimentError, Policy, RunOptions};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::collections::BTreeMap;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use wire::{Client, ClientError, EnforcerView, Operation, OperationsDone, Sample};
+
+const START_LIMIT: Duration = Duration::from_secs(30);
+const END_LIMIT: Duration = Duration::from_secs(5);
+/// The most operations in one step.
+const BATCH_MAX: usize = 1000;
+
+/// A connection to an allotd. Dropping it ends the daemon where it is our own.
+pub(crate) struct Daemon {
+    client: Client,
+    own: Option<Own>,
+    enforcer: EnforcerView,
+}
+
+struct Own {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Daemon {
+    /// A private one with a state directory of its own under `dir`, or the one at
+    /// [`RunOptions::socket`].
+    pub fn start(
+        options: &RunOptions,
+        policy: Policy,
+        cpus: &[u32],
+        dir: &Path,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Daemon, ExperimentError> {
+        if let Some(socket) = &options.socket {
+            let client = Client::new(socket);
+            let status = client.status().map_err(doing("asking allotd for its status"))?;
+            return Ok(Daemon { client, own: None, enforcer: status.cpu });
+        }
+        let program = find_allotd(options)?;
+        let state = dir.join(format!("allotd-{policy}"));
+        let system = ExperimentError::system;
+        std::fs::create_dir_all(&state).map_err(system("make a state directory"))?;
+        let socket = state.join("socket");
+        let log = state.join("log");
+        let (stdout, stderr) = log_file(&log).map_err(system("write a log"))?;
+        let mut command = Command::new(&program);
+        command
+            .arg("--private")
+            .arg("--state-dir")
+            .arg(&state)
+            .arg("--socket")
+            .arg(&socket)
+            .args(["--policy", policy.as_str()])
+            .args(["--seed", &options.seed.to_string()])
+            .args(["--quantum-ms", &options.quantum_ms.to_string()])
+            .args(["--cpus", &show_cpus(cpus)])
+            .arg("--with-parent");
+        if let Some(enforcer) = &options.enforcer {
+            command.args(["--enforcer", enforcer]);
+        }
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(stdout)
+            .stderr(stderr)
+            // A Ctrl-C at the terminal is for us alone; we end it after the workloads.
+            .process_group(0)
+            .spawn()
+            .map_err(system(&format!("start {}", program.display())))?;
+        let mut own = Own { child, log };
+        let client = Client::new(&socket);
+        let begun = Instant::now();
+        loop {
+            if stop() {
+                return Err(ExperimentError::Interrupted);
+            }
+            own.check()?;
+            match client.status() {
+                Ok(status) => return Ok(Daemon { client, own: Some(own), enforcer: status.cpu }),
+                Err(ClientError::Unreachable { .. }) if begun.elapsed() < START_LIMIT => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Err(error) => {
+                    let what = format!("did not get ready: {error}");
+                    return Err(ExperimentError::DaemonFailed { what, log: own.last_words() });
+                }
+            }
+        }
+    }
+
+    /// How it was set up.
+    pub fn enforcer(&self) -> &EnforcerView {
+        &self.enforcer
+    }
+
+    /// Whether an experiment started it.
+    pub fn is_own(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// An error if it ended.
+    pub fn check(&mut self) -> Result<(), ExperimentError> {
+        self.own.as_mut().map_or(Ok(()), Own::check)
+    }
+
+    /// Do these; in several steps where they are many. Answers what each made.
+    pub fn operate(
+        &self,
+        what: &str,
+        operations: Vec<Operation>,
+    ) -> Result<Vec<Option<u64>>, ExperimentError> {
+        let mut made = Vec::with_capacity(operations.len());
+        for batch in operations.chunks(BATCH_MAX) {
+            let OperationsDone { results, .. } =
+                self.client.operate_all(batch.to_vec()).map_err(doing(what))?;
+            made.extend(results.iter().map(|result| result.created));
+        }
+        Ok(made)
+    }
+
+    /// What was measured last.
+    pub fn sample(&self) -> Result<Sample, ExperimentError> {
+        self.client.sample().map_err(doing("asking allotd for a sample"))
+    }
+
+    /// Names of currencies with their parts of the CPU that they are sure of when all compete.
+    pub fn guaranteed(&self) -> Result<BTreeMap<u64, f64>, ExperimentError> {
+        let view = self.client.ledger().map_err(doing("asking allotd for the ledger"))?;
+        let cpu = |currency: &wire::CurrencyView| {
+            let value = currency.resources.iter().find(|value| value.resource == "cpu")?;
+            Some((currency.id, value.guaranteed))
+        };
+        Ok(view.currencies.iter().filter_map(cpu).collect())
+    }
+}
+
+fn doing(what: impl Into<String>) -> impl FnOnce(ClientError) -> ExperimentError {
+    let doing = what.into();
+    move |cause| ExperimentError::Client { doing, cause }
+}
+
+impl Own {
+    fn check(&mut self) -> Result<(), ExperimentError> {
+        let ended = self.child.try_wait().map_err(ExperimentError::system("wait for allotd"))?;
+        match ended {
+            Some(status) => {
+                let what = format!("ended by itself ({status})");
+                Err(ExperimentError::DaemonFailed { what, log: self.last_words() })
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn last_words(&self) -> String {
+        let said = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = said.lines().collect();
+        let last = &lines[lines.len().saturating_sub(10)..];
+        last.iter().map(|line| format!("\n  {line}")).collect()
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // Asked first: it puts every process back as it was. If it will not, its guardian does.
+        // Failures: it has ended already.
+        let _ = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM);
+        let begun = Instant::now();
+        while begun.elapsed() < END_LIMIT {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The binary: what the options name, $ALLOTD, beside this program (or, for tests, one directory
+/// above), in $PATH.
+fn find_allotd(options: &RunOptions) -> Result<PathBuf, ExperimentError> {
+    let named = options.allotd.clone().or_else(|| std::env::var_os("ALLOTD").map(PathBuf::from));
+    if let Some(path) = named {
+        return match path.is_file() {
+            true => Ok(path),
+            false => {
+                let what = format!("there is no allotd at {}", path.display());
+                Err(ExperimentError::BadOption(what))
+            }
+        };
+    }
+    let here = std::env::current_exe().map_err(ExperimentError::system("find this program"))?;
+    let beside = here.ancestors().skip(1).take(2).map(Path::to_owned);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let all = beside.chain(std::env::split_paths(&path));
+    all.map(|dir| dir.join("allotd"))
+        .find(|path| path.is_file())
+        .ok_or(ExperimentError::NoDaemon { beside: here })
+}

@@ -1,0 +1,67 @@
+//! `cpu-hierarchy`: paper 1, section 6.2, figures 7 and 8; or any other funding graph.
+
+use crate::daemon::Daemon;
+use crate::graph::Graph;
+use crate::plot::{draw, progress, progress_panel};
+use crate::report::Findings;
+use crate::session::{Bench, Part};
+use crate::timeline::phases;
+use crate::{ExperimentError, ExperimentInfo, Outcome};
+use std::time::Duration;
+
+pub(crate) const INFO: ExperimentInfo = ExperimentInfo {
+    name: "cpu-hierarchy",
+    title: "Hierarchical proportional sharing of CPU time",
+    paper: "paper 1, figures 7 and 8",
+    what: "Five processes share the CPUs: currencies A and B have the same, A1:A2 = 1:2, \
+           B1:B2:B3 = 1:2:3. B3 sleeps for the first half; when it wakes, A1 and A2 keep what they \
+           have. Or any other funding graph (--graph).",
+    least_seconds: 4.0,
+};
+
+const FIGURE_7: &str = include_str!("../graphs/figure-7.toml");
+
+pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
+    let graph = match &bench.options.graph {
+        Some(path) => Graph::read(path)?,
+        None => Graph::parse("figure-7.toml", FIGURE_7)?,
+    };
+    run_graph(bench, &INFO, &graph, |_, _| {}).map(|(outcome, _)| outcome)
+}
+
+/// Runs any graph once; `more` may add to the findings before they are judged.
+pub(crate) fn run_graph(
+    bench: &mut Bench,
+    info: &ExperimentInfo,
+    graph: &Graph,
+    more: impl FnOnce(&mut Findings, &crate::session::Record),
+) -> Result<(Outcome, crate::session::Record), ExperimentError> {
+    let seconds = bench.total;
+    // Before anything is started.
+    let stretches = phases(graph, seconds)?;
+    let policy = bench.options.policy;
+    let mut daemon =
+        Daemon::start(bench.options, policy, &bench.cpus, bench.dir.path(), bench.stop)?;
+    let mut findings = Findings::new(bench, &daemon)?;
+    let tick = Duration::from_secs_f64((seconds / 400.0).clamp(0.02, 0.25));
+    let part = Part { label: "", graph, seconds, tick, slices: 1 };
+    let record = bench.run(Some(&mut daemon), &part)?;
+    let names: Vec<String> = graph.clients.iter().map(|client| client.name.clone()).collect();
+    let policy = findings.policy;
+    findings.add("", &names, &record.windows, policy);
+    more(&mut findings, &record);
+    let marks = match graph.phases.is_empty() {
+        true => stretches.iter().skip(1).map(|phase| (phase.start, String::new())).collect(),
+        false => stretches.iter().map(|phase| (phase.start, phase.name.clone())).collect(),
+    };
+    let lines = progress(&names, &record.series, &|_| true);
+    let title = match graph.paper.as_str() {
+        "" => graph.title.clone(),
+        paper => format!("{} ({paper})", graph.title),
+    };
+    let under = format!("{policy}, {} CPUs", bench.cpus.len());
+    let svg = draw(&title, &[progress_panel(&under, lines, marks)]);
+    let svg = vec![("progress.svg".to_owned(), svg)];
+    let outcome = findings.finish(bench, info, &graph.title, &graph.paper, svg);
+    Ok((outcome, record))
+}

@@ -1,0 +1,414 @@
+//! What an experiment found: a report for programs, a table and plots for people.
+
+use crate::bound::{bound, formula};
+use crate::daemon::Daemon;
+use crate::session::{Bench, Window, shares};
+use crate::{ExperimentError, ExperimentInfo, Machine, Policy, Wobble};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// By how much allotd's own promise may differ from the graph's: it takes a moment to notice who
+/// woke.
+const PROMISE_TOLERANCE: f64 = 0.01;
+
+/// A client's share. All shares are parts of the CPU time that the clients had together, 0 to 1.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The client or user, with the phase where there are several.
+    pub client: String,
+    /// What the funding graph promises, by exact fractions.
+    pub promised: f64,
+    /// What it got.
+    pub measured: f64,
+    /// How far apart these are, never negative.
+    pub error: f64,
+    /// How far apart they may be.
+    pub bound: f64,
+    /// What allotd says that it promised.
+    pub promised_by_allotd: f64,
+    /// CPU time, in seconds.
+    pub used_seconds: f64,
+}
+
+/// A share under the kernel's default, in the same run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Compared {
+    /// As in [`Row::client`].
+    pub client: String,
+    /// Who shared the CPU.
+    pub by: String,
+    /// What tickets would promise.
+    pub promised: f64,
+    /// What it got.
+    pub measured: f64,
+    /// How far apart these are, never negative.
+    pub error: f64,
+}
+
+/// Something besides shares that must hold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// What.
+    pub what: String,
+    /// Whether it held.
+    pub ok: bool,
+}
+
+/// The report for programs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The experiment's.
+    pub name: String,
+    /// What it repeats.
+    pub paper: String,
+    /// Where it ran.
+    pub machine: Machine,
+    /// Who enforced the tickets.
+    pub enforcer: String,
+    /// Who chose the winners.
+    pub policy: String,
+    /// Of the policy's random numbers.
+    pub seed: u64,
+    /// How long it ran.
+    pub seconds: f64,
+    /// Promised and measured.
+    pub rows: Vec<Row>,
+    /// The greatest error.
+    pub max_error: f64,
+    /// The greatest of the rows' bounds; each row is held to its own.
+    pub bound: f64,
+    /// Whether each row is within its bound and each check held.
+    pub ok: bool,
+    /// How the bounds are derived.
+    pub bound_formula: String,
+    /// What the numbers are.
+    pub units: String,
+    /// Nanoseconds between draws.
+    pub quantum_ns: u64,
+    /// What else had to hold.
+    pub checks: Vec<Check>,
+    /// The kernel's default beside it.
+    pub compared: Vec<Compared>,
+    /// How even the shares were over short times.
+    pub wobble: Vec<Wobble>,
+    /// CPU time of allotd itself, as a part of one CPU.
+    pub allotd_cpu: f64,
+    /// What a reader should know.
+    pub notes: Vec<String>,
+}
+
+/// All that an experiment gives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// For programs.
+    pub report: Report,
+    /// For people.
+    pub table: String,
+    /// Plots: file names, and their contents.
+    pub svg: Vec<(String, String)>,
+}
+
+impl Outcome {
+    /// Writes `report.json`, `table.txt` and the plots into a directory, which is made if need be.
+    pub fn write(&self, dir: &Path) -> Result<(), ExperimentError> {
+        let json = serde_json::to_string_pretty(&self.report).expect("a report is JSON");
+        let mut files = vec![("report.json", json + "\n"), ("table.txt", self.table.clone())];
+        files.extend(self.svg.iter().map(|(name, svg)| (name.as_str(), svg.clone())));
+        make(dir)?;
+        for (name, text) in files {
+            let path = dir.join(name);
+            std::fs::write(&path, text)
+                .map_err(|cause| ExperimentError::CannotWrite { path, cause })?;
+        }
+        Ok(())
+    }
+}
+
+fn make(dir: &Path) -> Result<(), ExperimentError> {
+    std::fs::create_dir_all(dir)
+        .map_err(|cause| ExperimentError::CannotWrite { path: dir.to_owned(), cause })
+}
+
+/// Refuses a directory before the experiment takes its time.
+pub(crate) fn check_writable(dir: &Path) -> Result<(), ExperimentError> {
+    make(dir)?;
+    tempfile::tempfile_in(dir)
+        .map(drop)
+        .map_err(|cause| ExperimentError::CannotWrite { path: dir.to_owned(), cause })
+}
+
+/// Collects what the parts of an experiment gave.
+pub(crate) struct Findings {
+    pub rows: Vec<Row>,
+    pub compared: Vec<Compared>,
+    pub checks: Vec<Check>,
+    pub wobble: Vec<Wobble>,
+    pub notes: Vec<String>,
+    pub policy: Policy,
+    enforcer: String,
+    quantum_ns: u64,
+    seed: u64,
+    daemon_ns: u64,
+    managed_seconds: f64,
+}
+
+impl Findings {
+    pub fn new(bench: &Bench, daemon: &Daemon) -> Result<Findings, ExperimentError> {
+        let enforcer = daemon.enforcer();
+        let mut notes = Vec::new();
+        let quota = bench.machine.cpu_quota.filter(|quota| *quota < bench.cpus.len() as f64);
+        if let Some(quota) = quota {
+            notes.push(format!(
+                "the control group may use {quota} CPUs of the {} in use: whoever runs when it is \
+                 throttled pays for it",
+                bench.cpus.len()
+            ));
+        }
+        Ok(Findings {
+            rows: Vec::new(),
+            compared: Vec::new(),
+            checks: Vec::new(),
+            wobble: Vec::new(),
+            notes,
+            // Somebody else's allotd has the policy that it has.
+            policy: enforcer.policy.parse()?,
+            enforcer: enforcer.name.clone(),
+            quantum_ns: enforcer.quantum_ns,
+            seed: enforcer.seed,
+            daemon_ns: 0,
+            managed_seconds: 0.0,
+        })
+    }
+
+    /// Adds what was measured in a part: a row for each name and phase. `names` says per client
+    /// whose row it belongs to; `label` is put into the rows' names where it is not empty.
+    pub fn add(&mut self, label: &str, names: &[String], windows: &[Window], policy: Policy) {
+        for window in merged(windows) {
+            let labels = [label, window.phase.as_str()];
+            let labels: Vec<_> = labels.into_iter().filter(|label| !label.is_empty()).collect();
+            let label = labels.join(", ");
+            let title = |name: &str| match label.as_str() {
+                "" => name.to_owned(),
+                label => format!("{name} ({label})"),
+            };
+            let promised = window.expected.shares();
+            let seats = window.expected.seats();
+            let busy: f64 = seats.iter().sum();
+            let measured = shares(&window.used_ns);
+            let said = shares(&window.promised_ns);
+            for (name, clients) in groups(names) {
+                let sum = |parts: &[f64]| clients.iter().map(|i| parts[*i]).sum::<f64>();
+                let (promised, measured) = (sum(&promised), sum(&measured));
+                let error = (measured - promised).abs();
+                if !window.managed {
+                    let by = "the kernel's default".to_owned();
+                    let client = title(&name);
+                    self.compared.push(Compared { client, by, promised, measured, error });
+                    continue;
+                }
+                let chances: Vec<f64> = clients.iter().map(|i| seats[*i]).collect();
+                let used: u64 = clients.iter().map(|i| window.used_ns[*i]).sum();
+                self.rows.push(Row {
+                    client: title(&name),
+                    promised,
+                    measured,
+                    error,
+                    bound: bound(policy, &chances, busy, window.draws),
+                    promised_by_allotd: sum(&said),
+                    used_seconds: used as f64 / 1e9,
+                });
+            }
+            if window.managed {
+                self.note(&label, &window, busy);
+            }
+        }
+    }
+
+    fn note(&mut self, label: &str, window: &Window, busy: f64) {
+        self.daemon_ns += window.daemon_ns;
+        self.managed_seconds += window.seconds;
+        let where_ = if label.is_empty() { String::new() } else { format!("{label}: ") };
+        let used: u64 = window.used_ns.iter().sum();
+        let got = used as f64 / 1e9 / (window.seconds * busy);
+        if got < 0.9 {
+            let got = got * 100.0;
+            let what =
+                format!("{where_}the clients had {got:.0} % of the CPUs; others had the rest");
+            self.notes.push(what);
+        }
+        if window.late * 20 > window.draws {
+            let (late, draws) = (window.late, window.draws);
+            let what =
+                format!("{where_}{late} of {draws} draws came late by half a quantum or more");
+            self.notes.push(what);
+        }
+    }
+
+    /// The end: all judged, and the table made.
+    pub fn finish(
+        mut self,
+        bench: &Bench,
+        info: &ExperimentInfo,
+        title: &str,
+        paper: &str,
+        svg: Vec<(String, String)>,
+    ) -> Outcome {
+        let off = |row: &Row| (row.promised_by_allotd - row.promised).abs();
+        let worst = self.rows.iter().max_by(|a, b| off(a).total_cmp(&off(b)));
+        if let Some(worst) = worst {
+            let ok = off(worst) <= PROMISE_TOLERANCE;
+            let what = format!(
+                "allotd promises what the graph promises (within 1 percentage point; farthest: {}, \
+                 {:.2} and {:.2} %)",
+                worst.client,
+                worst.promised_by_allotd * 100.0,
+                worst.promised * 100.0
+            );
+            self.checks.push(Check { what, ok });
+        }
+        let within = self.rows.iter().all(|row| row.error <= row.bound);
+        let ok = within && !self.rows.is_empty() && self.checks.iter().all(|check| check.ok);
+        let greatest = |of: fn(&Row) -> f64| self.rows.iter().map(of).fold(0.0, f64::max);
+        let report = Report {
+            name: info.name.to_owned(),
+            paper: paper.to_owned(),
+            machine: bench.machine.clone(),
+            enforcer: self.enforcer,
+            policy: self.policy.to_string(),
+            seed: self.seed,
+            seconds: bench.total,
+            max_error: greatest(|row| row.error),
+            bound: greatest(|row| row.bound),
+            ok,
+            bound_formula: formula(self.policy, bench.cpus.len()),
+            units: "shares are parts (0 to 1) of the CPU time of all clients together; the first \
+                    0.5 s of each phase (a tenth, where that is less) is not measured"
+                .to_owned(),
+            quantum_ns: self.quantum_ns,
+            checks: self.checks,
+            compared: self.compared,
+            wobble: self.wobble,
+            allotd_cpu: self.daemon_ns as f64 / 1e9 / self.managed_seconds.max(f64::EPSILON),
+            notes: self.notes,
+            rows: self.rows,
+        };
+        let table = table(&report, title);
+        Outcome { report, table, svg }
+    }
+}
+
+/// Windows of one phase under one rule are one measurement.
+fn merged(windows: &[Window]) -> Vec<Window> {
+    let mut merged: Vec<Window> = Vec::new();
+    for window in windows {
+        let same =
+            |other: &&mut Window| other.phase == window.phase && other.managed == window.managed;
+        let Some(into) = merged.iter_mut().find(same) else {
+            merged.push(window.clone());
+            continue;
+        };
+        let add = |into: &mut [u64], from: &[u64]| {
+            into.iter_mut().zip(from).for_each(|(into, from)| *into += from);
+        };
+        add(&mut into.used_ns, &window.used_ns);
+        add(&mut into.promised_ns, &window.promised_ns);
+        into.seconds += window.seconds;
+        into.draws += window.draws;
+        into.late += window.late;
+        into.daemon_ns += window.daemon_ns;
+    }
+    merged
+}
+
+/// Which clients belong to which name, in the order in which the names come.
+fn groups(names: &[String]) -> Vec<(String, Vec<usize>)> {
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
+    for (client, name) in names.iter().enumerate() {
+        let place = *places.entry(name).or_insert_with(|| {
+            groups.push((name.clone(), Vec::new()));
+            groups.len() - 1
+        });
+        groups[place].1.push(client);
+    }
+    groups
+}
+
+fn table(report: &Report, title: &str) -> String {
+    let mut text = String::new();
+    let machine = &report.machine;
+    let mut line = |words: String| {
+        text.push_str(words.trim_end());
+        text.push('\n');
+    };
+    line(match report.paper.as_str() {
+        "" => title.to_owned(),
+        paper => format!("{title} ({paper})"),
+    });
+    line(format!(
+        "{} policy, {} enforcer, quantum {} ms, CPUs {}, {} s, seed {}",
+        report.policy,
+        report.enforcer,
+        report.quantum_ns / 1_000_000,
+        crate::show_cpus(&machine.cpus),
+        report.seconds,
+        report.seed
+    ));
+    line(String::new());
+    let clients = report.rows.iter().map(|row| row.client.chars().count());
+    let compared = report.compared.iter().map(|row| row.client.chars().count());
+    let width = clients.chain(compared).max().unwrap_or(0).max(6);
+    let percent = |part: f64| format!("{:.2} %", part * 100.0);
+    line(format!(
+        "{:<width$}  {:>9}  {:>9}  {:>8}  {:>8}",
+        "client", "promised", "measured", "error", "bound"
+    ));
+    for row in &report.rows {
+        line(format!(
+            "{:<width$}  {:>9}  {:>9}  {:>8}  {:>8}  {}",
+            row.client,
+            percent(row.promised),
+            percent(row.measured),
+            percent(row.error),
+            percent(row.bound),
+            if row.error <= row.bound { "" } else { "BEYOND" }
+        ));
+    }
+    if !report.compared.is_empty() {
+        line(String::new());
+        line("The kernel's default in the same run:".to_owned());
+        for row in &report.compared {
+            line(format!(
+                "{:<width$}  {:>9}  {:>9}  {:>8}",
+                row.client,
+                percent(row.promised),
+                percent(row.measured),
+                percent(row.error)
+            ));
+        }
+    }
+    if !report.wobble.is_empty() {
+        line(String::new());
+        crate::wobble::table(&report.wobble).lines().for_each(|words| line(words.to_owned()));
+    }
+    line(String::new());
+    for check in &report.checks {
+        line(format!("{}: {}", if check.ok { "held" } else { "NOT HELD" }, check.what));
+    }
+    for note in &report.notes {
+        line(format!("note: {note}"));
+    }
+    line(format!("bound: {}", report.bound_formula));
+    let mut last = String::new();
+    let _ = write!(
+        last,
+        "{}: the greatest error is {}; allotd used {} of one CPU",
+        if report.ok { "ok" } else { "NOT OK" },
+        percent(report.max_error),
+        percent(report.allotd_cpu)
+    );
+    line(last);
+    text
+}

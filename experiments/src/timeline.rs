@@ -1,0 +1,140 @@
+//! A run's phases: the stretches between which somebody wakes, sleeps or changes funding.
+
+use crate::graph::{BASE, Doing, Edit, Funding, Graph, GraphError, TicketKind};
+use std::collections::BTreeMap;
+
+/// The shortest phase that can be measured, in seconds.
+pub const PHASE_MIN_SECONDS: f64 = 1.0;
+
+/// Who holds how many tickets of whom: (holder, issuer, kind) to amount.
+pub type Tickets = BTreeMap<(String, String, Kind), u64>;
+
+/// Ticket kinds, with an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Relative.
+    Soft,
+    /// Fixed.
+    Hard,
+}
+
+impl From<TicketKind> for Kind {
+    fn from(kind: TicketKind) -> Kind {
+        match kind {
+            TicketKind::Soft => Kind::Soft,
+            TicketKind::Hard => Kind::Hard,
+        }
+    }
+}
+
+/// A stretch of a run in which nothing changes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Phase {
+    /// Its name.
+    pub name: String,
+    /// Its beginning and end, in seconds from the start.
+    pub start: f64,
+    /// See `start`.
+    pub end: f64,
+    /// Per client: whether it burns.
+    pub active: Vec<bool>,
+    /// Who holds what.
+    pub tickets: Tickets,
+    /// What is changed at its beginning.
+    pub edits: Vec<Edit>,
+}
+
+/// The phases of a run of so many seconds.
+pub fn phases(graph: &Graph, seconds: f64) -> Result<Vec<Phase>, GraphError> {
+    let refuse = |what: String| GraphError { file: graph.title.clone(), line: None, what };
+    let steps = graph.clients.iter().flat_map(|client| client.does.iter().map(|step| step.at));
+    let changes = graph.changes.iter().map(|change| change.at);
+    let mut edges: Vec<f64> = steps.chain(changes).map(|at| at.seconds(seconds)).collect();
+    if let Some(late) = edges.iter().find(|at| **at >= seconds) {
+        return Err(refuse(format!("something happens at {late} s; the run ends at {seconds} s")));
+    }
+    edges.extend([0.0, seconds]);
+    edges.sort_by(f64::total_cmp);
+    edges.dedup();
+    let count = edges.len() - 1;
+    if !graph.phases.is_empty() && graph.phases.len() != count {
+        let named = graph.phases.len();
+        return Err(refuse(format!("it names {named} phases and has {count}")));
+    }
+    let mut tickets: Tickets = graph
+        .tickets()
+        .map(|(holder, f)| ((holder.to_owned(), f.from.clone(), f.kind.into()), f.amount))
+        .collect();
+    let mut phases = Vec::new();
+    for (index, edge) in edges.windows(2).enumerate() {
+        let (start, end) = (edge[0], edge[1]);
+        let name = match graph.phases.get(index) {
+            Some(name) => name.clone(),
+            None if count == 1 => String::new(),
+            None => format!("phase {} of {count}", index + 1),
+        };
+        if end - start < PHASE_MIN_SECONDS {
+            return Err(refuse(format!(
+                "from {start} s to {end} s is too short to measure; each phase needs \
+                 {PHASE_MIN_SECONDS} s"
+            )));
+        }
+        let edits: Vec<Edit> = graph
+            .changes
+            .iter()
+            .filter(|change| change.at.seconds(seconds) == start)
+            .map(|change| change.edit.clone())
+            .collect();
+        for edit in &edits {
+            apply(edit, &mut tickets).map_err(refuse)?;
+        }
+        let mut active = Vec::new();
+        for client in &graph.clients {
+            let mut last = (0.0, Doing::Burn);
+            for step in &client.does {
+                let at = step.at.seconds(seconds);
+                if at < last.0 {
+                    let what =
+                        format!("the steps of `{}` are not in the order of time", client.name);
+                    return Err(refuse(what));
+                }
+                if at <= start {
+                    last = (at, step.what);
+                }
+            }
+            active.push(last.1 == Doing::Burn);
+        }
+        let tickets = tickets.clone();
+        phases.push(Phase { name, start, end, active, tickets, edits });
+    }
+    Ok(phases)
+}
+
+fn apply(edit: &Edit, tickets: &mut Tickets) -> Result<(), String> {
+    match edit {
+        Edit::Fund { holder, funding: Funding { from, kind, amount } } => {
+            tickets.insert((holder.clone(), from.clone(), (*kind).into()), *amount);
+            let hard: u64 = tickets
+                .iter()
+                .filter(|((_, issuer, kind), _)| issuer == from && *kind == Kind::Hard)
+                .map(|(_, amount)| amount)
+                .sum();
+            if hard > crate::graph::HARD_TOTAL {
+                return Err(format!("a change makes `{from}` issue {hard} hard tickets"));
+            }
+        }
+        Edit::Nice { client, amount, out_of } => {
+            let lender = (out_of.clone(), BASE.to_owned(), Kind::Soft);
+            let held = tickets.get(&lender).copied().unwrap_or(0);
+            if *amount == 0 || held <= *amount {
+                return Err(format!("`{out_of}` holds {held} base tickets; nice takes {amount}"));
+            }
+            tickets.insert(lender, held - amount);
+            tickets.retain(|(holder, _, _), _| holder != client);
+            let job = format!("job of {client}");
+            tickets.insert((job.clone(), BASE.to_owned(), Kind::Soft), *amount);
+            tickets.insert((client.clone(), job, Kind::Soft), 1000);
+        }
+    }
+    Ok(())
+}
