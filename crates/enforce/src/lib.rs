@@ -1,5 +1,25 @@
 //! Enforcers: they make the machine give what a plan says, and decide no share.
+//!
+//! - [`Enforcer`]: what every one of them can do.
+//! - [`UserLevel`]: a lottery over real processes, for any Linux machine.
+//! - [`Guardian`]: gives every process back what it had when the one who touched it dies.
 
+mod enforcer;
+mod error;
+mod guardian;
+mod hold;
 mod plan;
+mod registry;
+mod restore;
+mod scheduling;
+mod user_level;
 
+pub use enforcer::{
+    Applied, AppliedClient, ClientSample, ClientState, Drift, Enforcer, Held, Sample,
+};
+pub use error::EnforceError;
+pub use guardian::{Guardian, GuardianError, guardian_main};
+pub use hold::{Hold, UnknownHold, hold_available};
 pub use plan::{Plan, PlannedClient};
+pub use restore::{Restored, restore_leftovers};
+pub use user_level::{DEFAULT_QUANTUM_NS, QUANTUM_NS, UserLevel, UserLevelOptions};

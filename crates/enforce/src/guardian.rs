@@ -1,0 +1,195 @@
+//! The guardian: a small process that gives every process back what it had, the moment that
+//! the one it watches dies, however that dies.
+//!
+//! It is started before any process is touched. It shares the [`Registry`] and one socket, the
+//! **lifeline**, whose other end only the watched process has: end of file on it, or the watched
+//! process's pidfd, means that it died. Both come only when all its threads are gone, so
+//! nobody touches a process after the guardian begins.
+//!
+//! On the lifeline the guardian says [`READY`] once, and is told [`LEAVE`] when all was given
+//! back.
+
+mod process;
+
+pub use process::guardian_main;
+
+use crate::registry::Registry;
+use crate::restore::{Restored, restore_leftovers};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const READY: u8 = b'r';
+const LEAVE: u8 = b'l';
+
+/// How long a guardian may take to begin, on a machine that is busy.
+const START_WAIT: Duration = Duration::from_secs(20);
+
+/// Why there is no guardian.
+#[derive(Debug, thiserror::Error)]
+pub enum GuardianError {
+    /// Its program cannot be run.
+    #[error("the guardian `{program}` cannot be started")]
+    Start {
+        /// The program.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It ended, or did not begin in time.
+    #[error("the guardian `{program}` did not begin its watch")]
+    NotReady {
+        /// The program.
+        program: String,
+    },
+    /// The table of what was changed cannot be kept.
+    #[error("the registry of touched processes{0} cannot be used")]
+    Registry(String, #[source] io::Error),
+}
+
+/// A running guardian, and the registry that it works from. Ends it when dropped: whoever owns
+/// it gives everything back before.
+pub struct Guardian {
+    program: PathBuf,
+    pub(crate) registry: Registry,
+    path: Option<PathBuf>,
+    leftovers: Restored,
+    running: Option<Running>,
+}
+
+struct Running {
+    child: Child,
+    lifeline: OwnedFd,
+    ready: bool,
+}
+
+impl Guardian {
+    /// Starts `<program> guardian`, which must call [`guardian_main`], and waits until it is on
+    /// watch. The registry is kept in the file `registry` where one is given (best in /run): what
+    /// a killed allotd and a killed guardian left there is restored first.
+    ///
+    /// # Errors
+    /// When the program cannot be started or does not begin, or the file cannot be used.
+    pub fn start(program: &Path, registry: Option<&Path>) -> Result<Guardian, GuardianError> {
+        let failed = |error| {
+            let path = registry.map_or(String::new(), |path| format!(" in {}", path.display()));
+            GuardianError::Registry(path, error)
+        };
+        let leftovers = match registry {
+            Some(path) => restore_leftovers(path).map_err(failed)?,
+            None => Restored::default(),
+        };
+        let table = Registry::create(registry).map_err(failed)?;
+        let mut guardian = Guardian {
+            program: program.to_owned(),
+            registry: table,
+            path: registry.map(Path::to_owned),
+            leftovers,
+            running: None,
+        };
+        guardian.spawn()?;
+        let deadline = Instant::now() + START_WAIT;
+        loop {
+            if guardian.is_ready() {
+                return Ok(guardian);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            let running = guardian.running.as_ref();
+            match running {
+                Some(running) if !left.is_zero() => wait_readable(running.lifeline.as_fd(), left),
+                _ => return Err(guardian.not_ready()),
+            }
+        }
+    }
+
+    /// What was found in the registry's file and given back when this guardian was started.
+    pub fn leftovers(&self) -> &Restored {
+        &self.leftovers
+    }
+
+    /// The guardian's process; `None` while there is none on watch.
+    pub fn pid(&self) -> Option<u32> {
+        self.running.as_ref().filter(|running| running.ready).map(|running| running.child.id())
+    }
+
+    fn not_ready(&self) -> GuardianError {
+        GuardianError::NotReady { program: self.program.display().to_string() }
+    }
+
+    /// Starts a guardian, without waiting for it to be on watch.
+    pub(crate) fn spawn(&mut self) -> Result<(), GuardianError> {
+        self.end();
+        let failed =
+            |source| GuardianError::Start { program: self.program.display().to_string(), source };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+        let (lifeline, theirs) = pair.map_err(|errno| failed(errno.into()))?;
+        let registry = self.registry.file().map_err(failed)?;
+        let child = Command::new(&self.program)
+            .arg("guardian")
+            .current_dir("/")
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::from(registry))
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        self.running = Some(Running { child, lifeline, ready: false });
+        Ok(())
+    }
+
+    /// The lifeline, to poll: readable when the guardian begins its watch or dies.
+    pub(crate) fn lifeline(&self) -> Option<BorrowedFd<'_>> {
+        self.running.as_ref().map(|running| running.lifeline.as_fd())
+    }
+
+    /// Whether the guardian is on watch. Reads the lifeline: notices that it began or died.
+    pub(crate) fn is_ready(&mut self) -> bool {
+        let Some(running) = &mut self.running else { return false };
+        let mut byte = [0];
+        match rustix::net::recv(&running.lifeline, &mut byte, RecvFlags::DONTWAIT) {
+            Ok((1, _)) if byte == [READY] => running.ready = true,
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+            _ => self.end(),
+        }
+        self.running.as_ref().is_some_and(|running| running.ready)
+    }
+
+    /// Ends the guardian, which then restores nothing.
+    fn end(&mut self) {
+        let Some(mut running) = self.running.take() else { return };
+        let _ = rustix::net::send(&running.lifeline, &[LEAVE], SendFlags::NOSIGNAL);
+        drop(running.lifeline);
+        // It leaves at once; one that cannot (it was stopped) must not hold us up.
+        let deadline = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < deadline {
+            if !matches!(running.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let _ = running.child.kill();
+        let _ = running.child.wait();
+    }
+}
+
+impl Drop for Guardian {
+    fn drop(&mut self) {
+        self.end();
+        if let Some(path) = &self.path {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn wait_readable(fd: BorrowedFd<'_>, timeout: Duration) {
+    let timeout = Timespec {
+        tv_sec: timeout.as_secs().cast_signed(),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    // An error or an early end is seen by whoever looks next.
+    let _ = rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout));
+}
