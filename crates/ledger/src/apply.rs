@@ -177,10 +177,19 @@ impl Writer<'_> {
         }
     }
 
+    /// Whether the child may have a ticket like its parent's besides. In a family yes: it is
+    /// there to be shared. A niced job is its owner's, like any currency: others whom that
+    /// funds share what they hold.
     fn may_inflate(&self, caller: &Caller, ticket: &Ticket) -> bool {
         let issuer = self.ledger.currency(ticket.issuer).expect("an issuer exists");
-        let allowed =
-            issuer.is_job() || self.ledger.rights(caller, issuer).contain(Rights::ISSUE);
+        let family = match &issuer.record.nature {
+            Nature::Job { loans } => loans.is_empty(),
+            _ => false,
+        };
+        // The caller's supplementary groups are not known here: the right must not hang on them.
+        let member = Caller { groups: vec![issuer.record.group], ..caller.clone() };
+        let may = |caller| self.ledger.rights(caller, issuer).contain(Rights::ISSUE);
+        let allowed = family || (may(caller) && may(&member));
         let room = issuer.issued_of(&ticket.resource).soft + ticket.amount <= ISSUED_MAX;
         allowed && room && ticket.kind == TicketKind::Soft
     }
@@ -191,7 +200,7 @@ impl Writer<'_> {
             .iter()
             .fold(BASE, |issuer, level| self.ensure_level(issuer, level));
         for funding in &placements.process {
-            let funding = self.fit(last, funding);
+            let funding = self.fit(last, funding, 0);
             self.fund(client, last, &funding);
         }
     }
@@ -231,7 +240,8 @@ impl Writer<'_> {
         }
         for new in &level.funding {
             let held = self.ledger.held(id, issuer, &new.resource, new.kind);
-            let lent = self.ledger.lent(id, &new.resource);
+            let lendable = issuer == BASE && new.kind == TicketKind::Soft;
+            let lent = if lendable { self.ledger.lent(id, &new.resource) } else { 0 };
             let untouched = match (held, amount_in(given, new)) {
                 (None, None) => !self.ledger.funds(id, issuer),
                 (Some((_, ticket)), Some(amount)) => ticket.amount + lent == amount,
@@ -241,7 +251,7 @@ impl Writer<'_> {
                 let before = held.map_or(0, |(_, ticket)| ticket.amount);
                 let amount = new.amount.saturating_sub(lent).max(lent.min(1));
                 let wanted = Funding { amount, ..new.clone() };
-                let fitted = if amount > before { self.fit(issuer, &wanted) } else { wanted };
+                let fitted = self.fit(issuer, &wanted, before);
                 self.fund(id, issuer, &fitted);
             }
         }
@@ -249,12 +259,13 @@ impl Writer<'_> {
         id
     }
 
-    /// What an issuer has room for: a policy cannot be refused, so it gets what is left.
-    fn fit(&self, issuer: CurrencyId, funding: &Funding) -> Funding {
+    /// What an issuer has room for in place of a ticket of `before`: a policy cannot be refused,
+    /// so it gets what is left.
+    fn fit(&self, issuer: CurrencyId, funding: &Funding, before: u64) -> Funding {
         let issued = self.ledger.currency(issuer).expect("it exists").issued_of(&funding.resource);
         let left = match funding.kind {
-            TicketKind::Soft => ISSUED_MAX - issued.soft,
-            TicketKind::Hard => HARD_TOTAL - issued.hard,
+            TicketKind::Soft => ISSUED_MAX - (issued.soft - before),
+            TicketKind::Hard => HARD_TOTAL - (issued.hard - before),
         };
         Funding { amount: funding.amount.min(left), ..funding.clone() }
     }
@@ -332,10 +343,11 @@ impl Writer<'_> {
                 }
             }
         }
-        let pure = record.nature == Nature::Pure;
-        let home = self.ledger.homes().find(|(_, home)| pure && home.currency == id);
-        if let Some((key, home)) = home.map(|(key, home)| (key.clone(), home.clone())) {
-            self.write(Change::Home { key, before: Some(home), after: None });
+        if record.nature == Nature::Pure {
+            let home = self.ledger.homes().find(|(_, home)| home.currency == id);
+            if let Some((key, home)) = home.map(|(key, home)| (key.clone(), home.clone())) {
+                self.write(Change::Home { key, before: Some(home), after: None });
+            }
         }
         self.write(Change::Currency { id, before: Some(Box::new(record)), after: None });
     }

@@ -9,6 +9,7 @@ use crate::{
     NAME_LEN_MAX, Nature, NewClient, Placements, PolicyKey, Refusal, Resource, Rights, Subject,
     TicketKind,
 };
+use std::collections::BTreeSet;
 
 /// An intent that the broker allowed, good for the ledger as it was then. Only [`decide`]
 /// makes one.
@@ -103,6 +104,12 @@ impl Broker<'_> {
                 self.not_yet_client(client)?;
                 let issuer = self.issuer(*issuer)?;
                 self.must_have(issuer, Rights::ISSUE)?;
+                if funding.len() > BACKERS_MAX {
+                    return Err(Refusal::TooManyBackers(self.ledger.fresh_currency()));
+                }
+                if self.ledger.depth(issuer.id) >= DEPTH_MAX {
+                    return Err(Refusal::TooDeep(self.ledger.fresh_currency()));
+                }
                 funding.iter().try_for_each(|funding| self.room(issuer, funding, 0))
             }
             Intent::Release { client } => {
@@ -243,6 +250,12 @@ impl Broker<'_> {
         }
         if !self.is_superuser() {
             self.room_for_another(caller.uid)?;
+        }
+        if let Some(id) = self.ledger.client_of(client.process) {
+            let others = self.ledger.backing(id).filter(|(_, t)| t.resource != *resource);
+            if others.count() >= BACKERS_MAX {
+                return Err(Refusal::TooManyBackers(id));
+            }
         }
         let available = self.ledger.lenders(caller.uid, resource).map(|(_, _, spare)| spare).sum();
         if asked > available {
@@ -417,7 +430,13 @@ impl Ledger {
         uid: u32,
         resource: &Resource,
     ) -> impl Iterator<Item = (CurrencyId, crate::TicketId, u64)> {
-        let own = self.owned_pure(uid);
+        // What the policy keeps for a group or a rule is not its owner's own (paper 1, 5.6).
+        let shared: BTreeSet<CurrencyId> = self
+            .homes()
+            .filter(|(key, _)| **key != PolicyKey::User(uid))
+            .map(|(_, home)| home.currency)
+            .collect();
+        let own = self.owned_pure(uid).filter(move |id| !shared.contains(id));
         own.filter_map(move |id| {
             let (ticket, held) = self.held(id, BASE, resource, TicketKind::Soft)?;
             (held.amount > 1).then(|| (id, ticket, held.amount - 1))
