@@ -526,3 +526,150 @@ fn is_name(name: &str) -> bool {
     let rest = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
     first && name.len() <= 32 && name.chars().all(rest) && name != BASE
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOUND: &str = "title = 'x'\n[[currency]]\nname = 'a'\n\
+        funding = [{ from = 'base', amount = 1 }]\n[[client]]\nname = 'c'\n\
+        funding = [{ from = 'a', amount = 1 }]\n";
+
+    #[test]
+    fn every_shipped_graph_is_sound() {
+        for (name, text) in [
+            ("figure-7", include_str!("../graphs/figure-7.toml")),
+            ("figure-4", include_str!("../graphs/figure-4.toml")),
+            ("pooled", include_str!("../graphs/pooled.toml")),
+            ("nice", include_str!("../graphs/nice.toml")),
+        ] {
+            let graph = Graph::parse(name, text).unwrap();
+            assert_eq!(crate::timeline::phases(&graph, 10.0).unwrap().len(), graph.phases.len());
+        }
+    }
+
+    #[test]
+    fn moments() {
+        assert_eq!(Moment::Part(0.25).seconds(8.0), 2.0);
+        let text = format!(
+            "{SOUND}does = [{{ at = 1, what = 'sleep' }}, {{ at = 2.5, what = 'burn' }}]\n"
+        );
+        let graph = Graph::parse("g", &text).unwrap();
+        let at: Vec<_> = graph.clients[0].does.iter().map(|step| step.at).collect();
+        assert_eq!(at, [Moment::Seconds(1.0), Moment::Seconds(2.5)]);
+    }
+
+    /// What is wrong, on which line, and a word of what is said about it.
+    #[test]
+    fn bad_files_are_refused_with_line_and_reason() {
+        let cases: &[(&str, Option<usize>, &str)] = &[
+            ("", None, "title"),
+            ("title = 'x'\n", None, "no [[client]]"),
+            ("title = 'x'\ntitle = 'y'\n", Some(2), "duplicate"),
+            ("title = 'x'\n[[client]\n", Some(2), "expected"),
+            ("title = 'x'\n[[client]]\nname = 'c'\ncolour = 'red'\n", Some(4), "colour"),
+            ("title = 'x'\n[[client]]\nname = 'base'\n", Some(3), "no name"),
+            ("title = 'x'\n[[client]]\nname = 'a b'\n", Some(3), "no name"),
+            ("title = 'x'\n[[client]]\nname = 'c'\n[[client]]\nname = 'c'\n", Some(5), "twice"),
+            (
+                "title = 'x'\n[[client]]\nname = 'c'\nfunding = [{ from = 'z', amount = 1 }]\n",
+                Some(4),
+                "`z`",
+            ),
+            (
+                "title = 'x'\n[[client]]\nname = 'c'\nfunding = [{ from = 'base', amount = -1 }]\n",
+                Some(4),
+                "invalid value",
+            ),
+            (
+                "title = 'x'\n[[client]]\nname = 'c'\n\
+                 funding = [{ from = 'base', kind = 'hard', amount = 1001 }]\n",
+                Some(4),
+                "1000",
+            ),
+            (
+                "title = 'x'\n[[client]]\nname = 'c'\n\
+                 funding = [{ from = 'base', amount = 9999999999999 }]\n",
+                Some(4),
+                "1000000000",
+            ),
+            (
+                "title = 'x'\n[[client]]\nname = 'c'\n\
+                 funding = [{ from = 'base', amount = 1 }, { from = 'base', amount = 2 }]\n",
+                Some(4),
+                "twice",
+            ),
+            (
+                "title = 'x'\n[[client]]\nname = 'c'\ndoes = [{ at = 'noon', what = 'burn' }]\n",
+                Some(4),
+                "noon",
+            ),
+            (
+                "title = 'x'\n[[client]]\nname = 'c'\ndoes = [{ at = '110%', what = 'burn' }]\n",
+                Some(4),
+                "110%",
+            ),
+            (
+                "title = 'x'\n[[client]]\nname = 'c'\ndoes = [{ at = 1, what = 'dance' }]\n",
+                Some(4),
+                "dance",
+            ),
+            (
+                "title = 'x'\n[[client]]\nname = 'c'\n\
+                 does = [{ at = 2, what = 'burn' }, { at = 1, what = 'sleep' }]\n",
+                Some(4),
+                "order",
+            ),
+            ("title = 'x'\n[[client]]\nname = 'c'\n[[change]]\nat = 1\n", Some(5), "either"),
+            (
+                "title = 'x'\n[[client]]\nname = 'c'\n[[change]]\nat = 1\n\
+                 nice = { client = 'd', amount = 1, out_of = 'base' }\n",
+                Some(6),
+                "`d`",
+            ),
+            (
+                "title = 'x'\n[[client]]\nname = 'c'\n\
+                 [[currency]]\nname = 'p'\nfunding = [{ from = 'q', amount = 1 }]\n\
+                 [[currency]]\nname = 'q'\nfunding = [{ from = 'p', amount = 1 }]\n",
+                None,
+                "p <- q <- p",
+            ),
+            (
+                "title = 'x'\n\
+                 [[client]]\nname = 'c'\nfunding = [{ from = 'base', kind = 'hard', amount = 600 }]\n\
+                 [[client]]\nname = 'd'\nfunding = [{ from = 'base', kind = 'hard', amount = 600 }]\n",
+                None,
+                "1200 hard",
+            ),
+        ];
+        for (text, line, word) in cases {
+            let error = Graph::parse("g.toml", text).unwrap_err();
+            assert!(error.to_string().contains(word), "{text}\n{error}");
+            assert!(error.to_string().starts_with("g.toml"), "{error}");
+            if line.is_some() {
+                assert_eq!(error.line, *line, "{text}\n{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_change_cannot_close_a_circle() {
+        let text = format!(
+            "{SOUND}[[currency]]\nname = 'b'\nfunding = [{{ from = 'a', amount = 1 }}]\n\
+             [[change]]\nat = 1\nfund = {{ holder = 'a', from = 'b', amount = 1 }}\n"
+        );
+        let error = Graph::parse("g", &text).unwrap_err();
+        assert!(error.what.contains("circle"), "{error}");
+    }
+
+    #[test]
+    fn who_funds_comes_first() {
+        let text = format!(
+            "{SOUND}[[currency]]\nname = 'z'\nfunding = [{{ from = 'y', amount = 1 }}]\n\
+             [[currency]]\nname = 'y'\nfunding = [{{ from = 'a', amount = 1 }}]\n"
+        );
+        let graph = Graph::parse("g", &text).unwrap();
+        let order: Vec<_> = graph.currencies_in_order().iter().map(|c| c.name.as_str()).collect();
+        assert_eq!(order, ["a", "y", "z"]);
+    }
+}

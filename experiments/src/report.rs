@@ -412,3 +412,37 @@ fn table(report: &Report, title: &str) -> String {
     line(last);
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expected::expected;
+
+    fn window(managed: bool, used: [u64; 3]) -> Window {
+        let ticket = |holder: &str, amount| {
+            ((holder.to_owned(), "base".to_owned(), crate::timeline::Kind::Soft), amount)
+        };
+        let tickets = [ticket("a", 2), ticket("b", 1), ticket("c", 1)].into();
+        Window {
+            phase: "half".to_owned(),
+            managed,
+            seconds: 4.0,
+            expected: expected(&tickets, &[("a", true), ("b", true), ("c", true)], 1),
+            used_ns: used.to_vec(),
+            promised_ns: vec![2, 1, 1],
+            draws: 100,
+            late: 0,
+            daemon_ns: 0,
+        }
+    }
+
+    #[test]
+    fn windows_of_one_rule_are_one_and_clients_of_one_name_too() {
+        let windows = [window(true, [4, 1, 1]), window(false, [1, 1, 1]), window(true, [4, 3, 3])];
+        let merged = merged(&windows);
+        assert_eq!(merged.len(), 2);
+        assert_eq!((merged[0].used_ns.as_slice(), merged[0].draws), (&[8, 4, 4][..], 200));
+        let names = ["bill", "paul", "paul"].map(str::to_owned);
+        assert_eq!(groups(&names), [("bill".to_owned(), vec![0]), ("paul".to_owned(), vec![1, 2])]);
+    }
+}

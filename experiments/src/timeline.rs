@@ -138,3 +138,59 @@ fn apply(edit: &Edit, tickets: &mut Tickets) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(more: &str) -> Graph {
+        let text = format!(
+            "title = 't'\n[[currency]]\nname = 'u'\nfunding = [{{ from = 'base', amount = 50 }}]\n\
+             [[client]]\nname = 'c'\nfunding = [{{ from = 'u', amount = 1 }}]\n{more}"
+        );
+        Graph::parse("g", &text).unwrap()
+    }
+
+    #[test]
+    fn steps_and_changes_cut_the_run() {
+        let graph = parse(
+            "does = [{ at = 0, what = 'sleep' }, { at = 2, what = 'wake' }]\n\
+             [[change]]\nat = '50%'\nfund = { holder = 'c', from = 'u', amount = 7 }\n",
+        );
+        let found = phases(&graph, 10.0).unwrap();
+        let edges: Vec<_> = found.iter().map(|phase| (phase.start, phase.end)).collect();
+        assert_eq!(edges, [(0.0, 2.0), (2.0, 5.0), (5.0, 10.0)]);
+        let active: Vec<_> = found.iter().map(|phase| phase.active[0]).collect();
+        assert_eq!(active, [false, true, true]);
+        let of = |phase: &Phase| phase.tickets[&("c".into(), "u".into(), Kind::Soft)];
+        assert_eq!(found.iter().map(of).collect::<Vec<_>>(), [1, 1, 7]);
+        assert_eq!(found[2].edits.len(), 1);
+    }
+
+    #[test]
+    fn nice_lends_the_owners_base_tickets() {
+        let graph =
+            parse("[[change]]\nat = 5\nnice = { client = 'c', amount = 20, out_of = 'u' }\n");
+        let found = phases(&graph, 10.0).unwrap();
+        let base = |holder: &str| found[1].tickets[&(holder.into(), BASE.into(), Kind::Soft)];
+        assert_eq!((base("u"), base("job of c")), (30, 20));
+        assert!(!found[1].tickets.contains_key(&("c".into(), "u".into(), Kind::Soft)));
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_refused() {
+        for (more, seconds, word) in [
+            ("does = [{ at = 12, what = 'sleep' }]\n", 10.0, "ends at 10"),
+            ("does = [{ at = 9.5, what = 'sleep' }]\n", 10.0, "too short"),
+            ("does = [{ at = 8, what = 'sleep' }, { at = '50%', what = 'burn' }]\n", 10.0, "order"),
+            (
+                "[[change]]\nat = 5\nnice = { client = 'c', amount = 50, out_of = 'u' }\n",
+                10.0,
+                "holds 50",
+            ),
+        ] {
+            let error = phases(&parse(more), seconds).unwrap_err();
+            assert!(error.what.contains(word), "{more}{error}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! A workload process on its own: barrier, schedule, counting, and its end with its parent.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const ACTOR: &str = env!("CARGO_BIN_EXE_experiment-actor");
+/// The page: a line of 64 bytes for the start, one for each workload.
+const ITERATIONS_AT: u64 = 64;
+const READY_AT: u64 = 72;
+
+fn word(page: &Path, at: u64) -> u64 {
+    let mut bytes = [0; 8];
+    fs::File::open(page).unwrap().read_exact_at(&mut bytes, at).unwrap();
+    u64::from_ne_bytes(bytes)
+}
+
+fn now_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what} did not come");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(page: &Path, steps: &str) -> Killed {
+    fs::write(page, [0; 128]).unwrap();
+    let child = Command::new(ACTOR)
+        .args(["workload", "burn", "--slots", "1", "--slot", "0", "--name", "B3", "--page"])
+        .arg(page)
+        .args(["--parent", &std::process::id().to_string()])
+        .args(["--end-ns", "60000000000", "--steps", steps])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    Killed(child)
+}
+
+#[test]
+fn a_workload_waits_then_burns_then_sleeps() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = dir.path().join("page");
+    let mut workload = start(&page, "0:burn,2000000000:sleep");
+    wait_for("readiness", || word(&page, READY_AT) == 1);
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(word(&page, ITERATIONS_AT), 0, "nothing before the start");
+    let file = fs::OpenOptions::new().write(true).open(&page).unwrap();
+    file.write_all_at(&now_ns().to_ne_bytes(), 0).unwrap();
+    drop(workload.0.stdin.take());
+    wait_for("work", || word(&page, ITERATIONS_AT) > 0);
+    let comm = fs::read_to_string(format!("/proc/{}/comm", workload.0.id())).unwrap();
+    assert_eq!(comm, "B3\n");
+    // It sleeps once its count stays.
+    let mut last = word(&page, ITERATIONS_AT);
+    wait_for("sleep", || {
+        std::thread::sleep(Duration::from_millis(300));
+        let before = std::mem::replace(&mut last, word(&page, ITERATIONS_AT));
+        let stat = fs::read_to_string(format!("/proc/{}/stat", workload.0.id())).unwrap();
+        before == last && stat.contains(") S ")
+    });
+    assert!(workload.0.try_wait().unwrap().is_none(), "it lives on, asleep");
+}
+
+#[test]
+fn a_workload_whose_barrier_breaks_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = dir.path().join("page");
+    let mut workload = start(&page, "0:burn");
+    wait_for("readiness", || word(&page, READY_AT) == 1);
+    // As when the parent is gone: closed, and no start was set.
+    drop(workload.0.stdin.take());
+    assert!(workload.0.wait().unwrap().success());
+    assert_eq!(word(&page, ITERATIONS_AT), 0);
+}
+
+#[test]
+fn a_workload_of_a_parent_that_is_gone_does_not_begin() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = dir.path().join("page");
+    fs::write(&page, [0; 128]).unwrap();
+    let output = Command::new(ACTOR)
+        .args(["workload", "burn", "--slots", "1", "--slot", "0", "--page"])
+        .arg(&page)
+        .args(["--parent", "1", "--end-ns", "1", "--steps", "0:burn"])
+        .output()
+        .unwrap();
+    // Process 1 is not its parent, unless the tests are started by process 1 itself.
+    if std::process::id() == 1 {
+        eprintln!("SKIP a_workload_of_a_parent_that_is_gone_does_not_begin: we are process 1");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("parent"));
+}
