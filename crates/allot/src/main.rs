@@ -1,2 +1,5 @@
-//! allot
-fn main() {}
+//! The command `allot`.
+
+fn main() -> std::process::ExitCode {
+    allot::run(std::env::args_os())
+}

@@ -1,0 +1,194 @@
+//! `allot exp`: the papers' figures and tables as programs.
+
+use crate::cli::Global;
+use crate::error::{CliError, USAGE};
+use crate::live::Live;
+use crate::style::{Style, Table, Tone};
+use crate::{numbers, output};
+use clap::{Args, Subcommand};
+use experiments::{ExperimentError, ExperimentInfo, Outcome, Policy, RunOptions};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What a shell shows for a program that SIGINT ended.
+const INTERRUPTED: u8 = 128 + 2;
+/// The report is there, and something in it is out of its bound.
+const OUT_OF_BOUND: u8 = 1;
+
+/// Run the papers' experiments on real processes
+#[derive(Args)]
+#[command(after_help = "Example:\n  allot exp list\n  allot exp run cpu-hierarchy --live")]
+pub struct ExpArgs {
+    #[command(subcommand)]
+    pub command: ExpCommand,
+}
+
+/// What can be done with experiments.
+#[derive(Subcommand)]
+pub enum ExpCommand {
+    /// List the experiments
+    #[command(after_help = "Example:\n  allot exp list --json")]
+    List,
+    Run(Box<ExpRunArgs>),
+}
+
+/// Run an experiment; says what tickets promise beside what was measured
+///
+/// It starts an allotd of its own, unless --socket or --user name one, and leaves nothing running.
+/// Exit status: 0 when every share is within the bound that the report states, 1 when not, 2 when
+/// the experiment could not be run, 130 when it was interrupted.
+#[derive(Args)]
+#[command(after_help = "Example:\n  allot exp run cpu-hierarchy --seconds 30 --live\n  \
+        allot exp run rre --policy stride --seed 7 --json\n  \
+        allot exp run cpu-hierarchy --graph my-graph.toml --out report/mine")]
+pub struct ExpRunArgs {
+    /// Which; `allot exp list` names them
+    pub name: String,
+    /// How long, in all [default: 30, or what the experiment needs]
+    #[arg(long, value_name = "N", value_parser = numbers::seconds)]
+    pub seconds: Option<f64>,
+    /// Of the policy's random numbers
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Who wins a quantum: lottery or stride
+    #[arg(long, default_value = "lottery")]
+    pub policy: Policy,
+    /// Who enforces the tickets: auto, user-level [default: the best that the machine offers]
+    #[arg(long)]
+    pub enforcer: Option<String>,
+    /// Milliseconds between draws, 1 to 1000
+    #[arg(long, default_value_t = 10)]
+    pub quantum_ms: u64,
+    /// The CPUs to use, as in 0-1,3 [default: all for cpu-hierarchy, one for the others]
+    #[arg(long, value_name = "LIST")]
+    pub cpus: Option<String>,
+    /// Another funding graph, with clients that burn, sleep and wake at given times (for
+    /// cpu-hierarchy)
+    #[arg(long, value_name = "FILE")]
+    pub graph: Option<PathBuf>,
+    /// Where plot, table and report go [default: ./report/NAME]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Show progress and each client's share while it runs
+    #[arg(long)]
+    pub live: bool,
+    /// The allotd to start [default: $ALLOTD, the one beside allot, or the one in $PATH]
+    #[arg(long, value_name = "PROGRAM")]
+    pub allotd: Option<PathBuf>,
+}
+
+/// One of an experiment's processes; started by experiments, not by people
+#[derive(Args)]
+#[command(hide = true, disable_help_flag = true, after_help = "Example:\n  allot exp run rre")]
+pub struct WorkloadArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<OsString>,
+}
+
+pub fn workload(args: &WorkloadArgs) -> Result<ExitCode, CliError> {
+    Ok(ExitCode::from(experiments::workload_main(&args.arguments)))
+}
+
+pub fn exp(global: &Global, command: ExpCommand) -> Result<ExitCode, CliError> {
+    match command {
+        ExpCommand::List => list(global),
+        ExpCommand::Run(args) => run(global, &args),
+    }
+}
+
+fn list(global: &Global) -> Result<ExitCode, CliError> {
+    let experiments = experiments::list();
+    if global.json {
+        let json = |info: &ExperimentInfo| {
+            serde_json::json!({
+                "name": info.name,
+                "title": info.title,
+                "paper": info.paper,
+                "what": info.what,
+                "least_seconds": info.least_seconds,
+            })
+        };
+        output::json(&experiments.iter().map(json).collect::<Vec<_>>())?;
+    } else {
+        let mut table = Table::new(&[("NAME", false), ("REPEATS", false), ("WHAT", false)]);
+        for info in experiments {
+            table.row(vec![
+                (Tone::Strong, info.name.to_owned()),
+                (Tone::Plain, info.paper.to_owned()),
+                (Tone::Plain, info.title.to_owned()),
+            ]);
+        }
+        output::text(&table.render(Style::of_stdout()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl ExpRunArgs {
+    fn options(&self, global: &Global, out: &Path) -> Result<RunOptions, ExperimentError> {
+        let defaults = RunOptions::default();
+        let needs = experiments::list().iter().find(|info| info.name == self.name);
+        let least = needs.map_or(0.0, |info| info.least_seconds);
+        Ok(RunOptions {
+            seconds: self.seconds.unwrap_or(defaults.seconds.max(least)),
+            seed: self.seed,
+            policy: self.policy,
+            enforcer: self.enforcer.clone(),
+            quantum_ms: self.quantum_ms,
+            cpus: self.cpus.as_deref().map(experiments::parse_cpus).transpose()?,
+            graph: self.graph.clone(),
+            out: Some(out.to_owned()),
+            socket: match global.user {
+                true => Some(wire::private_socket()),
+                false => global.socket.clone(),
+            },
+            allotd: self.allotd.clone(),
+            ..defaults
+        })
+    }
+}
+
+fn run(global: &Global, args: &ExpRunArgs) -> Result<ExitCode, CliError> {
+    let out = args.out.clone().unwrap_or_else(|| Path::new("report").join(&args.name));
+    // The report has standard output for itself.
+    let mut live = args.live.then(|| Live::new(&args.name, global.json));
+    let mut unseen = None;
+    let ended = args.options(global, &out).and_then(|options| {
+        experiments::run(&args.name, &options, &mut |progress| {
+            if let Some(live) = live.as_mut().filter(|_| unseen.is_none()) {
+                // Who looks on has gone; the experiment goes on to its end.
+                unseen = live.show(progress).err();
+            }
+        })
+    });
+    if let Some(live) = live.as_mut().filter(|_| unseen.is_none()) {
+        live.clear()?;
+    }
+    let outcome = ended.map_err(failed)?;
+    outcome.write(&out).map_err(failed)?;
+    if global.json {
+        output::json(&outcome.report)?;
+    } else {
+        output::text(&ending(&outcome, &out))?;
+    }
+    Ok(if outcome.report.ok { ExitCode::SUCCESS } else { ExitCode::from(OUT_OF_BOUND) })
+}
+
+fn failed(error: ExperimentError) -> CliError {
+    let status = match error {
+        ExperimentError::Interrupted => INTERRUPTED,
+        _ => USAGE,
+    };
+    CliError::Experiment { message: error.to_string(), status }
+}
+
+/// The table, and where the rest is.
+fn ending(outcome: &Outcome, out: &Path) -> String {
+    let mut text = outcome.table.trim_end().to_owned();
+    text.push_str("\n\n");
+    let plots = outcome.svg.iter().map(|(name, _)| ("plot", name.as_str()));
+    for (what, file) in plots.chain([("table", "table.txt"), ("report", "report.json")]) {
+        text.push_str(&format!("{what:8} {}\n", out.join(file).display()));
+    }
+    text
+}

@@ -1,0 +1,104 @@
+//! `allot fund` and `allot unfund`: tickets between currencies.
+
+use crate::cli::Global;
+use crate::error::CliError;
+use crate::{numbers, output, session};
+use clap::{ArgGroup, Args};
+use std::process::ExitCode;
+use wire::{Amount, CurrencyRef, Operation, TicketKind};
+
+/// Fund a currency or a client with tickets of another
+///
+/// Sets what the holder's ticket from that issuer is worth: funding twice does not add up.
+#[derive(Args)]
+#[command(
+    after_help = "Example:\n  allot fund build --from alice --cpu 500 --memory 200\n  \
+        allot fund pid:4711 --from build --cpu 250 --hard",
+    group(ArgGroup::new("amounts").required(true).multiple(true).args(["cpu", "memory", "disk", "net"]))
+)]
+pub struct FundArgs {
+    /// Who gets the tickets: NAME, USER:NAME, `#ID`, or `pid:PID` for a process's client
+    pub holder: String,
+    /// Who issues them
+    #[arg(long, value_name = "ISSUER")]
+    pub from: String,
+    /// CPU tickets; a client whose tickets are all 0 is frozen
+    #[arg(long, value_name = "N", value_parser = numbers::amount, allow_negative_numbers = true)]
+    pub cpu: Option<u64>,
+    /// Memory tickets
+    #[arg(long, value_name = "N", value_parser = numbers::amount, allow_negative_numbers = true)]
+    pub memory: Option<u64>,
+    /// Disk tickets, of a device, as in sda=500
+    #[arg(long, value_name = "DEVICE=N", value_parser = numbers::named_amount)]
+    pub disk: Vec<(String, u64)>,
+    /// Network tickets, of an interface, as in eth0=500
+    #[arg(long, value_name = "INTERFACE=N", value_parser = numbers::named_amount)]
+    pub net: Vec<(String, u64)>,
+    /// Hard tickets: a fixed share, in thousandths of what the issuer has
+    #[arg(long)]
+    pub hard: bool,
+}
+
+/// Revoke tickets
+#[derive(Args)]
+#[command(after_help = "Example:\n  allot unfund build --from alice\n  \
+        allot unfund build --from alice --resource memory --hard")]
+pub struct UnfundArgs {
+    /// Who has them
+    pub holder: String,
+    /// Who issued them
+    #[arg(long, value_name = "ISSUER")]
+    pub from: String,
+    /// Of what: cpu, memory, disk:DEVICE or net:INTERFACE; may be given several times
+    #[arg(long, default_value = "cpu")]
+    pub resource: Vec<String>,
+    /// The hard tickets instead of the soft ones
+    #[arg(long)]
+    pub hard: bool,
+}
+
+fn kind(hard: bool) -> TicketKind {
+    if hard { TicketKind::Hard } else { TicketKind::Soft }
+}
+
+impl FundArgs {
+    /// One operation for each resource.
+    fn operations(&self) -> Vec<Operation> {
+        let plain = [("cpu", self.cpu), ("memory", self.memory)]
+            .into_iter()
+            .filter_map(|(resource, amount)| Some((resource.to_owned(), amount?)));
+        let disks = self.disk.iter().map(|(name, amount)| (format!("disk:{name}"), *amount));
+        let nets = self.net.iter().map(|(name, amount)| (format!("net:{name}"), *amount));
+        plain
+            .chain(disks)
+            .chain(nets)
+            .map(|(resource, amount)| Operation::Fund {
+                currency: CurrencyRef::from(self.holder.as_str()),
+                from: CurrencyRef::from(self.from.as_str()),
+                amount: Amount { resource, kind: kind(self.hard), amount },
+            })
+            .collect()
+    }
+}
+
+pub fn fund(global: &Global, args: &FundArgs) -> Result<ExitCode, CliError> {
+    let done = session::connect(global)?.operate_all(args.operations())?;
+    output::done(global, &done, None)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn unfund(global: &Global, args: &UnfundArgs) -> Result<ExitCode, CliError> {
+    let operations = args
+        .resource
+        .iter()
+        .map(|resource| Operation::Unfund {
+            currency: CurrencyRef::from(args.holder.as_str()),
+            from: CurrencyRef::from(args.from.as_str()),
+            resource: resource.clone(),
+            kind: kind(args.hard),
+        })
+        .collect();
+    let done = session::connect(global)?.operate_all(operations)?;
+    output::done(global, &done, None)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,155 @@
+//! The funding graph as allotd shows it, indexed for walking and for names.
+
+use crate::error::CliError;
+use crate::style::clean;
+use std::collections::{BTreeMap, BTreeSet};
+use wire::{CurrencyView, LedgerView, Nature, ResourceValue, TicketKind, TicketView};
+
+/// An indexed view.
+pub struct Graph<'a> {
+    by_id: BTreeMap<u64, &'a CurrencyView>,
+    held: BTreeMap<u64, Vec<&'a TicketView>>,
+    issued: BTreeMap<u64, Vec<&'a TicketView>>,
+}
+
+impl<'a> Graph<'a> {
+    /// Indexes a view.
+    pub fn new(view: &'a LedgerView) -> Graph<'a> {
+        let mut held: BTreeMap<u64, Vec<&TicketView>> = BTreeMap::new();
+        let mut issued: BTreeMap<u64, Vec<&TicketView>> = BTreeMap::new();
+        for ticket in &view.tickets {
+            held.entry(ticket.holder).or_default().push(ticket);
+            issued.entry(ticket.issuer).or_default().push(ticket);
+        }
+        let by_id = view.currencies.iter().map(|currency| (currency.id, currency)).collect();
+        Graph { by_id, held, issued }
+    }
+
+    /// Every currency, in order of id.
+    pub fn currencies(&self) -> impl Iterator<Item = &'a CurrencyView> {
+        self.by_id.values().copied()
+    }
+
+    /// A currency by id.
+    pub fn get(&self, id: u64) -> Option<&'a CurrencyView> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// The tickets that fund a currency, oldest first.
+    pub fn held(&self, id: u64) -> &[&'a TicketView] {
+        self.held.get(&id).map_or(&[], Vec::as_slice)
+    }
+
+    /// The tickets that it issued, oldest first.
+    pub fn issued(&self, id: u64) -> &[&'a TicketView] {
+        self.issued.get(&id).map_or(&[], Vec::as_slice)
+    }
+
+    /// The client of a process.
+    pub fn client(&self, pid: u32) -> Option<&'a CurrencyView> {
+        self.currencies()
+            .find(|currency| currency.process.as_ref().is_some_and(|process| process.pid == pid))
+    }
+
+    /// The currency that a text names, by the rules of [`wire::CurrencyRef`], for a caller.
+    pub fn find(&self, text: &str, caller_uid: u32) -> Result<&'a CurrencyView, CliError> {
+        let unknown = || {
+            CliError::Unknown(format!(
+                "there is no currency `{}`; `allot currency show` lists them",
+                clean(text)
+            ))
+        };
+        if text == "base" {
+            return self.currencies().find(|one| one.nature == Nature::Base).ok_or_else(unknown);
+        }
+        if let Some(id) = text.strip_prefix('#') {
+            return id.parse().ok().and_then(|id| self.get(id)).ok_or_else(unknown);
+        }
+        if let Some(pid) = text.strip_prefix("pid:") {
+            return pid.parse().ok().and_then(|pid| self.client(pid)).ok_or_else(|| {
+                CliError::Unknown(format!("process {} is no client of this allotd", clean(pid)))
+            });
+        }
+        let (user, name) = match text.split_once(':') {
+            Some((user, name)) => (Some(user), name),
+            None => (None, text),
+        };
+        let is_users = |one: &CurrencyView| match user {
+            None => true,
+            Some(user) => one.owner_name == user || user.parse() == Ok(one.owner),
+        };
+        let named: Vec<_> = self
+            .currencies()
+            .filter(|one| one.nature == Nature::Pure && one.name == name && is_users(one))
+            .collect();
+        match named.as_slice() {
+            [] => Err(unknown()),
+            [only] => Ok(only),
+            several => {
+                several.iter().find(|one| one.owner == caller_uid).copied().ok_or_else(|| {
+                    let names: Vec<_> = several
+                        .iter()
+                        .map(|one| format!("{}:{}", one.owner_name, one.name))
+                        .collect();
+                    CliError::Unknown(format!(
+                        "`{text}` is the name of several currencies; say which: {}",
+                        names.join(", ")
+                    ))
+                })
+            }
+        }
+    }
+
+    /// The ticket that funds a client first, of the CPU: what paper 3 calls its process
+    /// tickets.
+    pub fn process_tickets(&self, id: u64) -> Option<&'a TicketView> {
+        self.held(id)
+            .iter()
+            .find(|ticket| ticket.resource == "cpu" && ticket.kind == TicketKind::Soft)
+            .copied()
+    }
+
+    /// What paper 3 calls a user's base tickets: those of the user's own currency, what is lent
+    /// to jobs counted in. A currency that bears the user's name comes before others.
+    pub fn base_tickets(&self, uid: u32) -> Option<u64> {
+        let base = self.find("base", uid).ok()?.id;
+        let funded = |one: &CurrencyView| {
+            let from_base = self.held(one.id).iter().find(|ticket| {
+                ticket.issuer == base && ticket.resource == "cpu" && ticket.kind == TicketKind::Soft
+            })?;
+            Some(from_base.amount + value(one, "cpu").map_or(0, |cpu| cpu.lent))
+        };
+        let own = || self.currencies().filter(|one| one.nature == Nature::Pure && one.owner == uid);
+        own()
+            .filter(|one| one.name == one.owner_name)
+            .find_map(funded)
+            .or_else(|| own().find_map(funded))
+    }
+
+    /// Every resource that some ticket is of, `cpu` always and first.
+    pub fn resources(&self) -> Vec<String> {
+        let others: BTreeSet<&str> = self
+            .held
+            .values()
+            .flatten()
+            .map(|ticket| ticket.resource.as_str())
+            .filter(|resource| *resource != "cpu")
+            .collect();
+        std::iter::once("cpu").chain(others).map(str::to_owned).collect()
+    }
+}
+
+/// What a currency is worth in a resource, where it has anything to do with it.
+pub fn value<'a>(currency: &'a CurrencyView, resource: &str) -> Option<&'a ResourceValue> {
+    currency.resources.iter().find(|value| value.resource == resource)
+}
+
+/// What a currency is called for people: its name, a client's process too.
+pub fn label(currency: &CurrencyView) -> String {
+    match &currency.process {
+        Some(process) => format!("{} {}", clean(&process.command), process.pid),
+        None if currency.name.is_empty() => format!("#{}", currency.id),
+        None if currency.nature == Nature::Job => format!("job #{}", currency.id),
+        None => clean(&currency.name),
+    }
+}

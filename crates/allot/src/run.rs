@@ -1,0 +1,209 @@
+//! `allot run`: a command as a client, with nobody in between.
+
+use crate::cli::Global;
+use crate::error::{self, CliError};
+use crate::graph::Graph;
+use crate::{numbers, session};
+use clap::Args;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use wire::{Amount, Client, ClientError, CurrencyRef, Operation, TicketKind};
+
+/// What a client gets where nothing else is said.
+pub const DEFAULT_TICKETS: u64 = 1000;
+
+/// Run a command with tickets of its own
+///
+/// allot makes its own process a client and becomes the command: exit status and signals are the
+/// command's. Where allotd does not take it, the command is not run (exit status 125). In a
+/// process that is a client already (under a system-wide allotd every process is one), the new
+/// funding replaces the old.
+#[derive(Args)]
+#[command(after_help = "Example:\n  allot run --from build --tickets 500 -- make -j8")]
+pub struct RunArgs {
+    /// Who funds it; without this, what the funding policy says, or base in a private allotd
+    #[arg(long, value_name = "CURRENCY")]
+    pub from: Option<String>,
+    /// How many soft tickets; 1000 where neither --tickets nor --hard is given, 0 freezes it
+    #[arg(long, short = 't', value_name = "N", value_parser = numbers::amount, allow_negative_numbers = true)]
+    pub tickets: Option<u64>,
+    /// A fixed share, in thousandths of what the issuer has
+    #[arg(long, value_name = "N", value_parser = numbers::amount, allow_negative_numbers = true)]
+    pub hard: Option<u64>,
+    /// Of what: cpu, memory, disk:DEVICE or net:INTERFACE
+    #[arg(long, default_value = "cpu")]
+    pub resource: String,
+    /// Run it even where allotd does not take it
+    #[arg(long)]
+    pub anyway: bool,
+    /// The command and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
+    pub command: Vec<OsString>,
+}
+
+pub fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, CliError> {
+    let funding = funding(args.tickets, args.hard, &args.resource);
+    let taken = session::connect(global)
+        .and_then(|client| take_self(&client, args.from.as_deref(), funding));
+    become_command(taken, &args.command, args.anyway.into())
+}
+
+/// The amounts that options ask for; nothing where they are silent.
+pub fn funding(tickets: Option<u64>, hard: Option<u64>, resource: &str) -> Option<Vec<Amount>> {
+    let amount = |kind, amount| Amount { resource: resource.to_owned(), kind, amount };
+    let mut funding = Vec::new();
+    funding.extend(tickets.map(|tickets| amount(TicketKind::Soft, tickets)));
+    funding.extend(hard.map(|hard| amount(TicketKind::Hard, hard)));
+    if funding.is_empty() && resource != "cpu" {
+        funding.push(amount(TicketKind::Soft, DEFAULT_TICKETS));
+    }
+    (!funding.is_empty()).then_some(funding)
+}
+
+/// Makes this process a client; where it is one, sets what funds it.
+pub fn take_self(
+    client: &Client,
+    from: Option<&str>,
+    funding: Option<Vec<Amount>>,
+) -> Result<(), CliError> {
+    let adopt = Operation::Adopt {
+        pid: None,
+        start_time_ticks: None,
+        from: from.map(CurrencyRef::from),
+        funding: funding.clone(),
+    };
+    match client.operate(adopt) {
+        Ok(_) => Ok(()),
+        Err(ClientError::Refused(trouble)) if trouble.code == "conflict" => {
+            match refund_self(client, from, funding)? {
+                true => Ok(()),
+                false => Err(ClientError::Refused(trouble).into()),
+            }
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Gives this process, a client already, the funding asked for: from `from` and nobody else, or
+/// from whoever funds it first. False where it is no client.
+fn refund_self(
+    client: &Client,
+    from: Option<&str>,
+    funding: Option<Vec<Amount>>,
+) -> Result<bool, CliError> {
+    let view = client.ledger()?;
+    let graph = Graph::new(&view);
+    let Some(me) = graph.client(std::process::id()) else { return Ok(false) };
+    if from.is_none() && funding.is_none() {
+        return Ok(true);
+    }
+    let issuer = match from {
+        Some(from) => graph.find(from, nix::unistd::getuid().as_raw())?.id,
+        None => match graph.held(me.id).first() {
+            Some(ticket) => ticket.issuer,
+            None => return Ok(false),
+        },
+    };
+    let funding = funding.unwrap_or_else(|| {
+        vec![Amount { resource: "cpu".to_owned(), kind: TicketKind::Soft, amount: DEFAULT_TICKETS }]
+    });
+    let currency = || CurrencyRef(format!("#{}", me.id));
+    let mut operations: Vec<Operation> = funding
+        .iter()
+        .map(|amount| Operation::Fund {
+            currency: currency(),
+            from: CurrencyRef(format!("#{issuer}")),
+            amount: amount.clone(),
+        })
+        .collect();
+    // What else funds it goes, of the resources that were asked about, so that it has what was
+    // asked and no more.
+    let replaced = graph.held(me.id).iter().filter(|ticket| {
+        let same_resource = funding.iter().any(|amount| amount.resource == ticket.resource);
+        let kept = ticket.issuer == issuer
+            && funding
+                .iter()
+                .any(|amount| amount.resource == ticket.resource && amount.kind == ticket.kind);
+        same_resource && !kept && (from.is_some() || ticket.issuer == issuer)
+    });
+    operations.extend(replaced.map(|ticket| Operation::Unfund {
+        currency: currency(),
+        from: CurrencyRef(format!("#{}", ticket.issuer)),
+        resource: ticket.resource.clone(),
+        kind: ticket.kind,
+    }));
+    client.operate_all(operations)?;
+    Ok(true)
+}
+
+/// Whether a command runs even where allotd does not take its process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Anyway {
+    /// There is no such choice.
+    No,
+    /// It could have been chosen.
+    Offered,
+    /// It was chosen.
+    Chosen,
+}
+
+impl From<bool> for Anyway {
+    fn from(chosen: bool) -> Self {
+        if chosen { Anyway::Chosen } else { Anyway::Offered }
+    }
+}
+
+/// Becomes the command, if its process was taken or that does not matter. Returns only when it
+/// cannot; allotd sees this process end and forgets its client.
+pub fn become_command(
+    taken: Result<(), CliError>,
+    command: &[OsString],
+    anyway: Anyway,
+) -> Result<ExitCode, CliError> {
+    let [program, arguments @ ..] = command else {
+        return Err(CliError::Usage("a command is missing".to_owned()));
+    };
+    let name = || program.to_string_lossy().into_owned();
+    match taken {
+        Ok(()) => {}
+        Err(cause) if anyway == Anyway::Chosen => {
+            error::warn(&format!("running `{}` without allot: {cause}", name()))
+        }
+        Err(cause) => {
+            let hint = match anyway {
+                Anyway::No => "",
+                _ => ". `--anyway` runs it without allot",
+            };
+            return Err(CliError::NotTaken { command: name(), cause: Box::new(cause), hint });
+        }
+    }
+    let cause = Command::new(program).args(arguments).exec();
+    Err(CliError::Exec { command: name(), cause })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_leaves_the_funding_to_allotd() {
+        assert_eq!(funding(None, None, "cpu"), None);
+    }
+
+    #[test]
+    fn amounts_of_both_kinds() {
+        let both = funding(Some(5), Some(200), "memory").unwrap();
+        assert_eq!(both.len(), 2);
+        assert_eq!((both[0].kind, both[0].amount), (TicketKind::Soft, 5));
+        assert_eq!((both[1].kind, both[1].amount), (TicketKind::Hard, 200));
+        assert!(both.iter().all(|amount| amount.resource == "memory"));
+        assert_eq!(funding(None, None, "memory").unwrap()[0].amount, DEFAULT_TICKETS);
+        assert_eq!(funding(Some(0), None, "cpu").unwrap()[0].amount, 0, "0 freezes");
+    }
+}

@@ -1,0 +1,220 @@
+//! `allot tree`: the funding graph, as a tree from base for each resource.
+
+use crate::cli::Global;
+use crate::error::CliError;
+use crate::graph::{Graph, label, value};
+use crate::style::{Style, Table, Tone, clean, percent};
+use crate::{output, session};
+use clap::Args;
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use wire::{CurrencyView, LedgerView, Nature, TicketKind, TicketView};
+
+/// A currency's hard tickets are thousandths; what is left of them is its soft tickets' (paper
+/// 1, 3.3, figure 4).
+const HARD_TOTAL: u64 = 1000;
+
+/// Show who funds whom, as a tree from base
+///
+/// NOW is what a currency's tickets are worth among those who compete at this moment; SURE is
+/// what they are worth when all compete. Both are parts of the whole machine.
+#[derive(Args)]
+#[command(
+    after_help = "Example:\n  allot tree\n  allot tree --resource memory\n  allot tree --json"
+)]
+pub struct TreeArgs {
+    /// Of what: cpu, memory, disk:DEVICE or net:INTERFACE; all that have tickets, where it is
+    /// left out
+    #[arg(long)]
+    pub resource: Option<String>,
+}
+
+/// Shows it.
+pub(crate) fn tree(global: &Global, args: &TreeArgs) -> Result<ExitCode, CliError> {
+    let view = session::connect(global)?.ledger()?;
+    if global.json {
+        output::json(&view)?;
+    } else {
+        output::text(&render(&view, args.resource.as_deref(), Style::of_stdout()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The tree of one resource, or of each that has tickets.
+pub fn render(view: &LedgerView, resource: Option<&str>, style: Style) -> String {
+    let graph = Graph::new(view);
+    let resources = match resource {
+        Some(resource) => vec![resource.to_owned()],
+        None => graph.resources(),
+    };
+    let mut trees = Vec::new();
+    for resource in &resources {
+        let mut tree = String::new();
+        if resources.len() > 1 {
+            tree.push_str(&style.paint(Tone::Strong, &clean(resource)));
+            tree.push('\n');
+        }
+        tree.push_str(&Drawing::new(&graph, resource).render(style));
+        trees.push(tree);
+    }
+    trees.join("\n")
+}
+
+/// A tree that is drawn, line by line.
+struct Drawing<'a> {
+    graph: &'a Graph<'a>,
+    resource: &'a str,
+    table: Table,
+    /// Currencies whose holders have been drawn: they are not drawn again, so that a graph with
+    /// many paths stays as long as it has tickets.
+    drawn: BTreeSet<u64>,
+    several: bool,
+}
+
+/// Where a line hangs.
+struct Place {
+    /// Before its name.
+    lead: String,
+    /// Before its holders' names.
+    below: String,
+}
+
+impl Place {
+    fn root() -> Place {
+        Place { lead: String::new(), below: String::new() }
+    }
+
+    fn under(&self, last: bool) -> Place {
+        let (turn, line) = if last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        Place { lead: format!("{}{turn}", self.below), below: format!("{}{line}", self.below) }
+    }
+}
+
+impl<'a> Drawing<'a> {
+    fn new(graph: &'a Graph<'a>, resource: &'a str) -> Drawing<'a> {
+        let table = Table::new(&[
+            ("CURRENCY", false),
+            ("MODE", false),
+            ("OWNER", false),
+            ("TICKETS", true),
+            ("NOW", true),
+            ("SURE", true),
+            ("", false),
+        ]);
+        Drawing { graph, resource, table, drawn: BTreeSet::new(), several: false }
+    }
+
+    fn render(mut self, style: Style) -> String {
+        for base in self.graph.currencies().filter(|one| one.nature == Nature::Base) {
+            self.draw(base, None, &Place::root());
+        }
+        let unfunded: Vec<&CurrencyView> =
+            self.graph.currencies().filter(|one| self.is_loose(one)).collect();
+        if !unfunded.is_empty() {
+            self.table.row(vec![(Tone::Faint, "without tickets:".to_owned())]);
+        }
+        for (index, one) in unfunded.iter().enumerate() {
+            self.draw(one, None, &Place::root().under(index + 1 == unfunded.len()));
+        }
+        let mut out = self.table.render(style);
+        if self.several {
+            out.push_str("* funded by several: NOW and SURE are the sum\n");
+        }
+        out
+    }
+
+    fn is_mine(&self, ticket: &TicketView) -> bool {
+        ticket.resource == self.resource
+    }
+
+    /// Hangs nowhere: it holds no ticket of this resource though it issues some, or it holds no
+    /// ticket of any (and is then shown with the CPU).
+    fn is_loose(&self, one: &CurrencyView) -> bool {
+        let held = self.graph.held(one.id);
+        one.nature != Nature::Base
+            && !held.iter().any(|ticket| self.is_mine(ticket))
+            && (self.graph.issued(one.id).iter().any(|ticket| self.is_mine(ticket))
+                || (self.resource == "cpu" && held.is_empty()))
+    }
+
+    fn draw(&mut self, one: &CurrencyView, by: Option<&TicketView>, place: &Place) {
+        let issued: Vec<&TicketView> = self
+            .graph
+            .issued(one.id)
+            .iter()
+            .copied()
+            .filter(|ticket| self.is_mine(ticket))
+            .collect();
+        let again = !issued.is_empty() && !self.drawn.insert(one.id);
+        self.line(one, by, place, again);
+        if again {
+            return;
+        }
+        let (hard, soft): (Vec<_>, Vec<_>) =
+            issued.into_iter().partition(|ticket| ticket.kind == TicketKind::Hard);
+        if hard.is_empty() {
+            return self.holders(&soft, place, true);
+        }
+        self.holders(&hard, place, soft.is_empty());
+        if !soft.is_empty() {
+            // The soft-ticket subcurrency, which has what the hard tickets leave.
+            let given: u64 = hard.iter().map(|ticket| ticket.amount).sum();
+            let rest = HARD_TOTAL.saturating_sub(given);
+            let subcurrency = place.under(true);
+            let name = format!("{}soft_tix {rest}/{HARD_TOTAL}", subcurrency.lead);
+            self.table.row(vec![(Tone::Faint, name)]);
+            self.holders(&soft, &subcurrency, true);
+        }
+    }
+
+    fn holders(&mut self, tickets: &[&TicketView], place: &Place, last_below: bool) {
+        for (index, ticket) in tickets.iter().enumerate() {
+            let last = last_below && index + 1 == tickets.len();
+            if let Some(holder) = self.graph.get(ticket.holder) {
+                self.draw(holder, Some(ticket), &place.under(last));
+            }
+        }
+    }
+
+    fn line(&mut self, one: &CurrencyView, by: Option<&TicketView>, place: &Place, again: bool) {
+        let worth = value(one, self.resource);
+        let backers = self.graph.held(one.id).iter().filter(|ticket| self.is_mine(ticket)).count();
+        let several = backers > 1;
+        self.several |= several;
+        let active = worth.is_some_and(|worth| worth.active);
+        let tone = match one.nature {
+            _ if one.frozen => Tone::Bad,
+            Nature::Client if active => Tone::Good,
+            Nature::Base | Nature::Pure | Nature::Job if active => Tone::Strong,
+            _ => Tone::Faint,
+        };
+        let tickets = match by {
+            Some(ticket) if ticket.kind == TicketKind::Hard => format!("{} hard", ticket.amount),
+            Some(ticket) => ticket.amount.to_string(),
+            None => String::new(),
+        };
+        let mut notes = Vec::new();
+        if one.frozen {
+            notes.push("frozen".to_owned());
+        } else if one.nature == Nature::Client && worth.is_some() && !active {
+            notes.push("asleep".to_owned());
+        }
+        if let Some(lent) = worth.map(|worth| worth.lent).filter(|lent| *lent > 0) {
+            notes.push(format!("{lent} lent"));
+        }
+        if again {
+            notes.push("see above".to_owned());
+        }
+        let share = |share: Option<f64>| share.map(percent).unwrap_or_default();
+        let star = if several { " *" } else { "" };
+        self.table.row(vec![
+            (tone, format!("{}{}{star}", place.lead, label(one))),
+            (Tone::Plain, clean(&one.mode)),
+            (Tone::Plain, clean(&one.owner_name)),
+            (Tone::Plain, tickets),
+            (if active { Tone::Plain } else { Tone::Faint }, share(worth.map(|worth| worth.value))),
+            (Tone::Plain, share(worth.map(|worth| worth.guaranteed))),
+            (if one.frozen { Tone::Bad } else { Tone::Faint }, notes.join(", ")),
+        ]);
+    }
+}
