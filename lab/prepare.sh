@@ -219,7 +219,7 @@ prepare_accelerator() {
   if [ "$(cat "$known")" = no ]; then
     accelerator=(--disable-kvm)
     # Before 8.1 QEMU could run a stale breakpoint where one virtual CPU patches code under another, and the guest's
-    # kernel dies of it ('int3', about one boot in a hundred): let the virtual CPUs take turns on one thread there.
+    # kernel dies of it now and then ('int3'): let the virtual CPUs take turns on one thread there.
     local version
     version=$(qemu-system-x86_64 --version | sed -nE '1s/.*version ([0-9.]+).*/\1/p')
     if [ "$(printf '%s\n8.1\n' "$version" | sort -V | head -n 1)" != 8.1 ]; then
