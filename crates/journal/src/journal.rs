@@ -215,7 +215,8 @@ impl Journal {
     /// was written.
     ///
     /// # Errors
-    /// The journal is as it was, and can be used unless it says [`JournalError::Unknown`].
+    /// The journal is as it was, and can be used unless it says [`JournalError::Stopped`]. No
+    /// entry is in doubt.
     pub fn snapshot_if_due(&mut self, ledger: &Ledger) -> Result<bool, JournalError> {
         let due = self.sequence - self.snapshot_sequence >= self.keep.snapshot_after
             && self.bytes_since >= self.snapshot_bytes;
@@ -247,9 +248,8 @@ impl Journal {
             connection.execute("DELETE FROM entries WHERE sequence <= ?1", [last_dropped])
         };
         let written = write();
-        let (first, last) = (self.sequence, self.sequence);
         match written {
-            Ok(_) => self.commit(first, last)?,
+            Ok(_) => self.commit(self.sequence)?,
             Err(error) => {
                 let trouble = self.trouble(&error);
                 self.roll_back();
@@ -275,22 +275,25 @@ impl Journal {
         }
     }
 
-    /// Commit the transaction, which holds the entries `first` to `last`.
-    fn commit(&mut self, first: u64, last: u64) -> Result<(), JournalError> {
+    /// Commit the transaction, which holds the entries up to `last`, if any.
+    fn commit(&mut self, last: u64) -> Result<(), JournalError> {
         let Err(error) = self.connection()?.execute_batch("COMMIT") else {
             return Ok(());
         };
+        self.roll_back();
         let (file, cause) = (self.file(), error.to_string());
         // A write that found no room did not complete the frame that makes the transaction
         // valid, so it can never come back. After any other failure (of a sync, above all) that
         // frame may be whole on disk although SQLite does not count it.
         if error.sqlite_error_code() == Some(ErrorCode::DiskFull) {
-            self.roll_back();
             return Err(JournalError::Full { file, cause });
         }
-        self.roll_back();
         self.stopped = Some(cause.clone());
-        Err(JournalError::Unknown { file, first, last, cause })
+        let first = self.sequence + 1;
+        Err(match last >= first {
+            true => JournalError::Unknown { file, first, last, cause },
+            false => JournalError::Stopped { file, cause },
+        })
     }
 
     fn roll_back(&mut self) {
@@ -378,9 +381,8 @@ impl Batch<'_> {
             return Err(JournalError::Io { file: self.journal.file(), cause });
         }
         self.open = false;
-        let first = self.journal.sequence + 1;
-        self.journal.commit(first, self.sequence)?;
-        if self.sequence >= first {
+        self.journal.commit(self.sequence)?;
+        if self.sequence > self.journal.sequence {
             self.journal.sequence = self.sequence;
             self.journal.chain = self.chain;
             self.journal.bytes_since += self.bytes;

@@ -4,7 +4,7 @@ use crate::JournalError;
 use crate::record::{Chain, Entry, Row, Stored};
 use ledger::Ledger;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, ffi};
+use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, OptionalExtension, ffi};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -93,6 +93,11 @@ pub(crate) fn lock(files: &Files) -> Result<Connection, JournalError> {
             | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )
     .map_err(trouble)?;
+    // SQLite opens what it may not write to for reading.
+    if lock.is_readonly(MAIN_DB).map_err(trouble)? {
+        let cause = "it is read-only".to_owned();
+        return Err(JournalError::NotWritable { file: file.clone(), cause });
+    }
     lock.busy_timeout(std::time::Duration::ZERO).map_err(trouble)?;
     lock.pragma_update(None, "journal_mode", "MEMORY").map_err(trouble)?;
     match lock.execute_batch("BEGIN EXCLUSIVE") {
@@ -111,6 +116,10 @@ pub(crate) fn connect(file: &Path) -> rusqlite::Result<Connection> {
         file,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
+    if connection.is_readonly(MAIN_DB)? {
+        let failure = ffi::Error::new(ffi::SQLITE_READONLY);
+        return Err(rusqlite::Error::SqliteFailure(failure, None));
+    }
     connection.busy_timeout(std::time::Duration::ZERO)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     // Exclusive from the first access: no shared memory file, and the lock is kept.

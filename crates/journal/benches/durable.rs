@@ -1,0 +1,185 @@
+//! What an operation costs in memory and what its durability adds, by the size of a batch.
+//! Elements per second are operations per second; the ratios are printed at the end.
+
+use allot_journal::Journal;
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
+use ledger::{
+    Authority, BASE, Change, CurrencyId, Funding, Intent, Ledger, Mode, NewClient, ProcessIdentity,
+    Resource, TicketKind, decide,
+};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const USERS: u32 = 100;
+
+fn root() -> Authority {
+    let caller = ledger::Caller { uid: 0, gid: 0, groups: Vec::new(), process: None };
+    Authority::Caller(caller)
+}
+
+fn apply(ledger: &mut Ledger, authority: Authority, intent: Intent) -> Vec<Change> {
+    let authorised = decide(ledger, authority, intent).expect("allowed");
+    ledger.apply(authorised)
+}
+
+fn create(name: String, owner: u32) -> Intent {
+    Intent::CreateCurrency { name, owner, group: owner, mode: Mode::PRIVATE }
+}
+
+fn cpu(amount: u64) -> Funding {
+    Funding { resource: Resource::Cpu, kind: TicketKind::Soft, amount }
+}
+
+fn client(pid: u32) -> NewClient {
+    let process = ProcessIdentity { pid, start_time_ticks: 7 };
+    NewClient { process, uid: 1000, gid: 1000 }
+}
+
+/// Users with a funded currency and ten clients each; their currencies and the clients' pids.
+fn populated() -> (Ledger, Vec<CurrencyId>) {
+    let mut ledger = Ledger::new(0, 0);
+    let mut currencies = Vec::new();
+    for user in 0..USERS {
+        let uid = 1000 + user;
+        apply(&mut ledger, root(), create("home".to_owned(), uid));
+        let holder = ledger.named(uid, "home").expect("just made");
+        let funding = cpu(1000);
+        apply(&mut ledger, root(), Intent::Fund { holder, issuer: BASE, funding });
+        for number in 0..10 {
+            let client = client(1 + user * 10 + number);
+            let funding = vec![cpu(100)];
+            apply(&mut ledger, root(), Intent::Adopt { client, issuer: holder, funding });
+        }
+        currencies.push(holder);
+    }
+    (ledger, currencies)
+}
+
+fn fund(currencies: &[CurrencyId], number: u64) -> Intent {
+    let holder = currencies[(number % u64::from(USERS)) as usize];
+    Intent::Fund { holder, issuer: BASE, funding: cpu(1 + number % 1000) }
+}
+
+/// Time for `operations` durable operations, `batch` of them to one commit.
+fn durable(dir: &Path, batch: u64, operations: u64) -> Duration {
+    let (mut journal, mut recovered) = Journal::open(dir, "a boot", 0, 0).expect("a journal");
+    let ledger = &mut recovered.ledger;
+    for uid in 1000..1000 + USERS {
+        if ledger.named(uid, "home").is_none() {
+            let intent = create("home".to_owned(), uid);
+            let changes = apply(ledger, root(), intent.clone());
+            let mut batch = journal.begin().expect("a batch");
+            batch.append(0, &root(), &intent, &changes).expect("appended");
+            batch.commit().expect("committed");
+        }
+    }
+    let named = |uid| ledger.named(uid, "home").expect("made above");
+    let currencies: Vec<CurrencyId> = (1000..1000 + USERS).map(named).collect();
+    let started = Instant::now();
+    let mut done = 0;
+    while done < operations {
+        let mut open = journal.begin().expect("a batch");
+        for number in done..operations.min(done + batch) {
+            let intent = fund(&currencies, number);
+            let changes = apply(ledger, root(), intent.clone());
+            open.append(number, &root(), &intent, &changes).expect("appended");
+        }
+        open.commit().expect("committed");
+        journal.snapshot_if_due(ledger).expect("a snapshot");
+        done += batch;
+    }
+    started.elapsed()
+}
+
+fn in_memory(criterion: &mut Criterion) {
+    let (ledger, currencies) = populated();
+    let mut group = criterion.benchmark_group("ledger_in_memory");
+    group.throughput(Throughput::Elements(1));
+    let mut number = 0;
+    let mut live = ledger.clone();
+    group.bench_function("fund", |bencher| {
+        bencher.iter(|| {
+            number += 1;
+            apply(&mut live, root(), fund(&currencies, number))
+        });
+    });
+    let mut number = 0;
+    let mut live = ledger.clone();
+    group.bench_function("create_destroy", |bencher| {
+        bencher.iter(|| {
+            number += 1;
+            let uid = 5000 + number % 100;
+            apply(&mut live, root(), create("new".to_owned(), uid));
+            let currency = live.named(uid, "new").expect("just made");
+            apply(&mut live, root(), Intent::DestroyCurrency { currency })
+        });
+    });
+    let mut live = ledger.clone();
+    let mut number = 0;
+    group.bench_function("fork_exit", |bencher| {
+        bencher.iter(|| {
+            number += 1;
+            let parent = client(1 + number % (USERS * 10)).process;
+            let child = client(1_000_000);
+            apply(&mut live, Authority::System, Intent::Fork { parent, child });
+            apply(&mut live, Authority::System, Intent::Exit { process: child.process })
+        });
+    });
+    group.bench_function("create_1000", |bencher| {
+        bencher.iter_batched(
+            || Ledger::new(0, 0),
+            |mut ledger| {
+                for number in 0..1000 {
+                    apply(&mut ledger, root(), create(format!("c{number}"), 1000));
+                }
+                ledger
+            },
+            BatchSize::SmallInput,
+        );
+    });
+    group.finish();
+}
+
+fn on_disk(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("ledger_durable");
+    group.throughput(Throughput::Elements(1));
+    for batch in [1, 10, 100, 1000] {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+        group.bench_with_input(BenchmarkId::new("fund", batch), &batch, |bencher, batch| {
+            bencher.iter_custom(|operations| durable(dir.path(), *batch, operations));
+        });
+    }
+    group.finish();
+}
+
+/// The same once more, plainly, so that the ratios can be read off.
+fn ratios() {
+    let (mut ledger, currencies) = populated();
+    let operations = 100_000;
+    let started = Instant::now();
+    for number in 0..operations {
+        apply(&mut ledger, root(), fund(&currencies, number));
+    }
+    let memory = operations as f64 / started.elapsed().as_secs_f64();
+    println!("\nfund: operations per second\nin memory    {memory:>12.0}    1");
+    for batch in [1, 10, 100, 1000] {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+        let operations = (batch * 300).min(30_000);
+        let durable = operations as f64 / durable(dir.path(), batch, operations).as_secs_f64();
+        println!("batch {batch:>4}   {durable:>12.0}    1/{:.0}", memory / durable);
+    }
+}
+
+fn main() {
+    let mut criterion = Criterion::default()
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(2))
+        .configure_from_args();
+    in_memory(&mut criterion);
+    on_disk(&mut criterion);
+    criterion.final_summary();
+    if std::env::args().any(|argument| argument == "--bench") {
+        ratios();
+    }
+}

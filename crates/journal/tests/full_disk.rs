@@ -1,0 +1,121 @@
+//! A real file system without room, and one that cannot be written to.
+
+mod common;
+
+use allot_journal::{Journal, JournalError, Keep};
+use common::{BOOT, Workload, fingerprint};
+use std::path::Path;
+use std::process::Command;
+
+/// A small tmpfs, gone when dropped.
+struct Small(tempfile::TempDir);
+
+impl Small {
+    /// `None`, and a note, where this is not allowed.
+    fn mount(test: &str) -> Option<Small> {
+        let dir = tempfile::tempdir().unwrap();
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=1m", "allot-test"])
+            .arg(dir.path())
+            .output();
+        match mount {
+            Ok(output) if output.status.success() => Some(Small(dir)),
+            Ok(output) => {
+                let why = String::from_utf8_lossy(&output.stderr).trim().replace('\n', " ");
+                eprintln!("SKIP {test}: a tmpfs cannot be mounted: {why}");
+                None
+            }
+            Err(error) => {
+                eprintln!("SKIP {test}: mount cannot be run: {error}");
+                None
+            }
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn remount(&self, options: &str) {
+        let options = format!("remount,{options}");
+        let mount = Command::new("mount").args(["-o", &options]).arg(self.path()).status();
+        assert!(mount.unwrap().success());
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg("-l").arg(self.path()).status();
+        assert!(unmounted.unwrap().success());
+    }
+}
+
+#[test]
+fn a_full_disk_loses_nothing() {
+    let Some(disk) = Small::mount("a_full_disk_loses_nothing") else { return };
+    let keep = Keep { entries: 1_000_000, snapshot_after: 1_000_000 };
+    let mut work = Workload::new(11);
+    let (mut journal, recovered) = Journal::open_keeping(disk.path(), BOOT, 0, 0, keep).unwrap();
+    let mut ledger = recovered.ledger;
+    for round in 0..3 {
+        let error = loop {
+            let before = ledger.clone();
+            if let Err(error) = work.batch(&mut journal, &mut ledger, 7) {
+                ledger = before;
+                break error;
+            }
+        };
+        assert!(matches!(error, JournalError::Full { .. }), "{error}");
+        // Again and again, and a snapshot has no room either.
+        for _ in 0..3 {
+            let error = work.batch(&mut journal, &mut ledger.clone(), 40).unwrap_err();
+            assert!(matches!(error, JournalError::Full { .. }), "{error}");
+        }
+        let error = journal.snapshot(&ledger).unwrap_err();
+        assert!(matches!(error, JournalError::Full { .. }), "{error}");
+        let sequence = journal.sequence();
+        assert_eq!(journal.entries(sequence - 1, 10).unwrap().len(), 1);
+        // Dying here, and starting again on the full disk, is well too.
+        if round == 1 {
+            drop(journal);
+            let opened = Journal::open_keeping(disk.path(), BOOT, 0, 0, keep).unwrap();
+            assert_eq!(opened.1.sequence, sequence);
+            assert_eq!(fingerprint(&opened.1.ledger), fingerprint(&ledger));
+            (journal, ledger) = (opened.0, opened.1.ledger);
+        }
+        disk.remount(&format!("size={}m", 2 + 2 * round));
+        work.batch(&mut journal, &mut ledger, 7).unwrap();
+        assert_eq!(journal.sequence(), sequence + 7);
+    }
+    let sequence = journal.sequence();
+    drop(journal);
+    let (_, recovered) = Journal::open(disk.path(), BOOT, 0, 0).unwrap();
+    assert_eq!(recovered.sequence, sequence);
+    assert_eq!(fingerprint(&recovered.ledger), fingerprint(&ledger));
+}
+
+#[test]
+fn no_room_even_to_begin() {
+    let Some(disk) = Small::mount("no_room_even_to_begin") else { return };
+    let filler = disk.path().join("filler");
+    let _ = std::fs::write(&filler, vec![1; 2 << 20]);
+    let error = Journal::open(disk.path(), BOOT, 0, 0).unwrap_err();
+    assert!(matches!(error, JournalError::Full { .. }), "{error}");
+    std::fs::remove_file(&filler).unwrap();
+    let (_, recovered) = Journal::open(disk.path(), BOOT, 0, 0).unwrap();
+    assert_eq!(recovered.sequence, 0);
+}
+
+#[test]
+fn a_read_only_directory_is_told() {
+    let Some(disk) = Small::mount("a_read_only_directory_is_told") else { return };
+    disk.remount("ro");
+    let error = Journal::open(disk.path(), BOOT, 0, 0).unwrap_err();
+    assert!(matches!(error, JournalError::NotWritable { .. }), "{error}");
+    disk.remount("rw");
+    drop(Journal::open(disk.path(), BOOT, 0, 0).unwrap());
+    disk.remount("ro");
+    let error = Journal::open(disk.path(), BOOT, 0, 0).unwrap_err();
+    assert!(matches!(error, JournalError::NotWritable { .. }), "{error}");
+    disk.remount("rw");
+}
