@@ -1,6 +1,6 @@
 //! What allotd shows.
 
-use crate::{Operation, TicketKind};
+use crate::TicketKind;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -52,7 +52,7 @@ pub struct Status {
 }
 
 /// An enforcer and its settings.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct EnforcerView {
     /// `user-level` or `none`.
     pub name: String,
@@ -271,9 +271,6 @@ pub struct Event {
     pub uid: Option<u32>,
     /// In words.
     pub text: String,
-    /// The operation, where it was one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub operation: Option<Operation>,
 }
 
 /// How one resource is enforced here.

@@ -1,0 +1,597 @@
+//! The keeper: the one thread that owns the ledger and its journal.
+//!
+//! Requests queue up; each round takes all that wait, decides and applies them one after the
+//! other, and makes them durable together, with one sync. Only then are they acknowledged, shown
+//! and enforced. If they cannot be made durable, the whole round is undone and refused.
+
+use crate::cpu::Cpu;
+use crate::names::Names;
+use crate::policy_file::FundingPolicy;
+use crate::resolve::{Found, Resolver, look, placements};
+use crate::trouble::{not_durable, refused};
+use crate::view::{Commands, event, ledger_view};
+use journal::{Entry, Journal, JournalError};
+use ledger::{Authority, Caller, Change, CurrencyId, Intent, Ledger, ProcessIdentity, Resource};
+use observe::{LifeEvent, ProcessHandle, ProcessRef};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::{broadcast, oneshot};
+use valuation::Graph;
+use wire::{
+    ErrorBody, Event, EventKind, LedgerView, Operation, OperationResult, OperationsDone, Sample,
+    Status, Trouble,
+};
+
+/// The most requests of one round, so that nobody waits for ever to be acknowledged.
+const ROUND_MAX: usize = 1024;
+
+/// How often the keeper looks around when nobody asks for anything.
+const HOUSEKEEPING: Duration = Duration::from_millis(500);
+
+/// An answer on its way to who waits for it.
+pub type Reply<T> = oneshot::Sender<T>;
+
+/// What the keeper can be asked.
+pub enum Request {
+    /// Do these in one step, or none of them.
+    Operate {
+        /// Who asks, as the kernel says.
+        caller: Caller,
+        /// What.
+        operations: Vec<Operation>,
+        /// Where the answer goes.
+        reply: Reply<Result<OperationsDone, Trouble>>,
+    },
+    /// This happened to processes.
+    Life(Vec<LifeEvent>),
+    /// How things are set up.
+    Status(Reply<Status>),
+    /// The funding graph.
+    Ledger(Reply<LedgerView>),
+    /// The latest measurements.
+    Sample(Reply<Sample>),
+    /// Events after a journal number, as far as they are kept.
+    Events(u64, Reply<Result<Vec<Event>, ErrorBody>>),
+    /// Give everything back and end.
+    Stop,
+}
+
+/// What the keeper starts with.
+pub struct Keeper {
+    /// What is known.
+    pub ledger: Ledger,
+    /// Where it is written down.
+    pub journal: Journal,
+    /// `None` in a private allotd: it touches only what it is given.
+    pub policy: Option<FundingPolicy>,
+    /// Who makes it so.
+    pub enforcer: Cpu,
+    /// The parts of the status that do not change.
+    pub status: Status,
+    /// Where events go.
+    pub events: broadcast::Sender<Event>,
+    /// Processes older than this (ticks since boot) were seen before.
+    pub watched_until_ticks: u64,
+}
+
+/// What a round did, until it is durable.
+struct Round {
+    entries: Vec<Entry>,
+    waiting: Vec<Waiting>,
+}
+
+/// An answer that can be given once the round is durable.
+struct Waiting {
+    reply: Reply<Result<OperationsDone, Trouble>>,
+    answer: Result<Vec<OperationResult>, Trouble>,
+    // How many entries there were once this was done.
+    upto: usize,
+}
+
+struct Running {
+    keeper: Keeper,
+    cpu: Graph,
+    names: Names,
+    commands: Commands,
+    released: BTreeSet<ProcessIdentity>,
+    generation: u64,
+    must_sweep: bool,
+}
+
+impl Keeper {
+    /// Adopt what still lives, then serve until told to stop.
+    pub fn run(self, requests: Receiver<Request>) {
+        let cpu = Graph::of(&self.ledger, Resource::Cpu);
+        let mut running = Running {
+            keeper: self,
+            cpu,
+            names: Names::default(),
+            commands: Commands::new(),
+            released: BTreeSet::new(),
+            generation: 0,
+            must_sweep: true,
+        };
+        running.sweep_if_needed();
+        running.enforce();
+        running.serve(&requests);
+        running.keeper.enforcer.end();
+    }
+}
+
+impl Running {
+    fn serve(&mut self, requests: &Receiver<Request>) {
+        let mut looked = Instant::now();
+        loop {
+            let mut round = Vec::new();
+            match requests.recv_timeout(HOUSEKEEPING) {
+                Ok(request) => round.push(request),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            while round.len() < ROUND_MAX
+                && let Ok(request) = requests.try_recv()
+            {
+                round.push(request);
+            }
+            let stop = self.round(round);
+            self.sweep_if_needed();
+            if looked.elapsed() >= HOUSEKEEPING {
+                looked = Instant::now();
+                self.look_around();
+            }
+            if stop {
+                return;
+            }
+        }
+    }
+
+    /// Writes first, then, when they are durable, reads.
+    fn round(&mut self, requests: Vec<Request>) -> bool {
+        let mut stop = false;
+        let mut reads = Vec::new();
+        let mut round = Round { entries: Vec::new(), waiting: Vec::new() };
+        for request in requests {
+            match request {
+                Request::Operate { caller, operations, reply } => {
+                    let answer = self.operate(&caller, operations, &mut round.entries);
+                    round.waiting.push(Waiting { reply, answer, upto: round.entries.len() });
+                }
+                Request::Life(events) => {
+                    for happened in events {
+                        self.life(&happened, &mut round.entries);
+                    }
+                    self.keeper.watched_until_ticks = ticks_since_boot();
+                }
+                Request::Stop => stop = true,
+                read => reads.push(read),
+            }
+        }
+        self.finish(round);
+        reads.into_iter().for_each(|request| self.read(request));
+        stop
+    }
+
+    /// Make a round durable and acknowledge it, or undo it.
+    fn finish(&mut self, round: Round) {
+        let Round { mut entries, waiting } = round;
+        match self.write_down(&mut entries) {
+            Ok(()) => {
+                let numbers: Vec<u64> = entries.iter().map(|entry| entry.sequence).collect();
+                for Waiting { reply, answer, upto } in waiting {
+                    let last = upto.checked_sub(1).and_then(|index| numbers.get(index));
+                    let sequence = last.copied().unwrap_or_else(|| self.keeper.journal.sequence());
+                    let done = answer.map(|results| OperationsDone { sequence, results });
+                    let _ = reply.send(done);
+                }
+                if entries.is_empty() {
+                    return;
+                }
+                self.enforce();
+                for entry in &entries {
+                    let _ = self.keeper.events.send(event(entry));
+                }
+                if let Err(error) = self.keeper.journal.snapshot_if_due(&self.keeper.ledger) {
+                    tracing::warn!("no snapshot was taken: {error}");
+                }
+            }
+            Err(error) => {
+                tracing::error!("{} operations undone: {error}", entries.len());
+                for entry in entries.into_iter().rev() {
+                    self.undo(entry.changes);
+                }
+                self.read_again(&error);
+                // What was observed is still so; look again when there may be room.
+                self.must_sweep = true;
+                let trouble = not_durable(&error);
+                for Waiting { reply, answer, .. } in waiting {
+                    let _ = reply.send(answer.and(Err(trouble.clone())));
+                }
+            }
+        }
+    }
+
+    /// Where it is not known what the journal holds, find out: that is what counts.
+    fn read_again(&mut self, error: &JournalError) {
+        if !matches!(error, JournalError::Unknown { .. } | JournalError::Stopped { .. }) {
+            return;
+        }
+        match self.keeper.journal.reopen() {
+            Ok(recovered) => {
+                self.keeper.ledger = recovered.ledger;
+                self.cpu = Graph::of(&self.keeper.ledger, Resource::Cpu);
+                self.enforce();
+            }
+            Err(error) => tracing::error!("the journal cannot be read again: {error}"),
+        }
+    }
+
+    fn write_down(&mut self, entries: &mut [Entry]) -> Result<(), JournalError> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let mut batch = self.keeper.journal.begin()?;
+        for entry in entries.iter_mut() {
+            entry.sequence =
+                batch.append(entry.at_unix_ms, &entry.authority, &entry.intent, &entry.changes)?;
+        }
+        batch.commit().map(drop)
+    }
+
+    fn operate(
+        &mut self,
+        caller: &Caller,
+        operations: Vec<Operation>,
+        entries: &mut Vec<Entry>,
+    ) -> Result<Vec<OperationResult>, Trouble> {
+        let start = entries.len();
+        let mut results = Vec::with_capacity(operations.len());
+        for (index, operation) in operations.into_iter().enumerate() {
+            match self.operate_one(caller, operation, entries) {
+                Ok(created) => {
+                    results.push(OperationResult { created: created.map(|id| id.0) });
+                }
+                Err(mut trouble) => {
+                    for entry in entries.drain(start..).rev().collect::<Vec<_>>() {
+                        self.undo(entry.changes);
+                    }
+                    trouble.operation = Some(index);
+                    return Err(trouble);
+                }
+            }
+        }
+        Ok(results)
+    }
+
+    fn operate_one(
+        &mut self,
+        caller: &Caller,
+        operation: Operation,
+        entries: &mut Vec<Entry>,
+    ) -> Result<Option<CurrencyId>, Trouble> {
+        let mut resolver = Resolver {
+            ledger: &self.keeper.ledger,
+            caller,
+            policy: self.keeper.policy.as_ref(),
+            names: &mut self.names,
+        };
+        let (intent, command) = resolver.intent(operation)?;
+        let releases = match &intent {
+            Intent::Release { client } => {
+                self.keeper.ledger.currency(*client).and_then(|currency| currency.process())
+            }
+            _ => None,
+        };
+        let authority = Authority::Caller(caller.clone());
+        let created = self.change(authority, intent, entries).map_err(|no| refused(&no))?;
+        self.commands.extend(command);
+        self.released.extend(releases);
+        Ok(created)
+    }
+
+    /// Decide and apply. Answers the first currency that was made.
+    fn change(
+        &mut self,
+        authority: Authority,
+        intent: Intent,
+        entries: &mut Vec<Entry>,
+    ) -> Result<Option<CurrencyId>, ledger::Refusal> {
+        let ledger = &mut self.keeper.ledger;
+        let authorised = ledger::decide(ledger, authority.clone(), intent.clone())?;
+        let changes = ledger.apply(authorised);
+        changes.iter().for_each(|change| self.cpu.follow(change));
+        let created = changes.iter().find_map(|change| match change {
+            Change::Currency { id, before: None, .. } => Some(*id),
+            _ => None,
+        });
+        entries.push(Entry { sequence: 0, at_unix_ms: unix_ms(), authority, intent, changes });
+        Ok(created)
+    }
+
+    fn undo(&mut self, changes: Vec<Change>) {
+        for change in changes.iter().rev() {
+            self.cpu.follow(&change.clone().inverse());
+        }
+        self.keeper.ledger.undo(changes);
+    }
+
+    /// As `change`, for what was observed: a refusal means that it does not concern the ledger.
+    fn observe(&mut self, intent: Intent, entries: &mut Vec<Entry>) -> bool {
+        self.change(Authority::System, intent, entries)
+            .inspect_err(|refusal| tracing::debug!("not taken up: {refusal}"))
+            .is_ok()
+    }
+
+    fn life(&mut self, happened: &LifeEvent, entries: &mut Vec<Entry>) {
+        match happened {
+            LifeEvent::Fork { parent, child } => {
+                let known = parent.identity.and_then(|it| self.keeper.ledger.client_of(it));
+                if (known.is_some() || self.keeper.policy.is_some())
+                    && let Some(child) = open(child)
+                {
+                    self.arrived(&child, parent.identity, entries);
+                }
+            }
+            LifeEvent::Exec { process } => {
+                let client = process.identity.filter(|it| self.client(*it));
+                if let Some(identity) = client
+                    && let Some(found) = open(process).and_then(|handle| look(&handle).ok())
+                {
+                    self.commands.insert(identity, found.command);
+                }
+            }
+            LifeEvent::UidChanged { process, .. } | LifeEvent::GidChanged { process, .. } => {
+                if let Some(handle) = open(process) {
+                    self.user_changed(&handle, entries);
+                }
+            }
+            LifeEvent::Exit { process } => {
+                // A reaped process may have lost its start time; its number is good enough to
+                // find it among the clients, since the number was its own until now.
+                let gone = process.identity.or_else(|| self.client_numbered(process.pid));
+                if let Some(process) = gone.filter(|it| self.client(*it)) {
+                    self.observe(Intent::Exit { process }, entries);
+                    self.commands.remove(&process);
+                }
+                self.released.retain(|released| released.pid != process.pid);
+            }
+            LifeEvent::Lost { reason } => {
+                tracing::warn!("looking at all processes: {reason}");
+                self.must_sweep = true;
+            }
+        }
+    }
+
+    fn client(&self, process: ProcessIdentity) -> bool {
+        self.keeper.ledger.client_of(process).is_some()
+    }
+
+    fn client_numbered(&self, pid: u32) -> Option<ProcessIdentity> {
+        let numbered = self.keeper.ledger.clients().map(|(process, _)| process);
+        let dead = |process: &ProcessIdentity| {
+            ProcessHandle::open_identity(*process).is_ok_and(|handle| !handle.is_alive())
+                || ProcessHandle::open_identity(*process).is_err()
+        };
+        numbered.filter(|process| process.pid == pid).find(dead)
+    }
+
+    /// A process that was born, or is seen for the first time.
+    fn arrived(
+        &mut self,
+        handle: &ProcessHandle,
+        parent: Option<ProcessIdentity>,
+        entries: &mut Vec<Entry>,
+    ) {
+        let process = handle.identity();
+        if self.client(process) || self.released.contains(&process) {
+            return;
+        }
+        let Ok(Found { client, command }) = look(handle) else { return };
+        let parent = parent.filter(|parent| self.client(*parent));
+        let taken = match parent {
+            Some(parent) => {
+                self.keeper.enforcer.note_fork(parent, process);
+                self.observe(Intent::Fork { parent, child: client }, entries)
+            }
+            None => {
+                let Some(placements) = self.place(client.uid, client.gid) else { return };
+                if self.is_spared(handle) {
+                    return;
+                }
+                self.observe(Intent::Place { client, placements }, entries)
+            }
+        };
+        if taken {
+            self.commands.insert(process, command);
+            // A child of one user that became another's before it was seen.
+            let owner = parent.and_then(|parent| self.keeper.ledger.client_of(parent));
+            let owner = owner.and_then(|id| self.keeper.ledger.currency(id));
+            if owner.is_some_and(|owner| owner.record.owner != client.uid) {
+                self.refund(client, entries);
+            }
+        }
+    }
+
+    fn user_changed(&mut self, handle: &ProcessHandle, entries: &mut Vec<Entry>) {
+        let process = handle.identity();
+        let Some(id) = self.keeper.ledger.client_of(process) else {
+            self.arrived(handle, None, entries);
+            return;
+        };
+        let Ok(Found { client, .. }) = look(handle) else { return };
+        let record = &self.keeper.ledger.currency(id).expect("a client exists").record;
+        if (record.owner, record.group) != (client.uid, client.gid) {
+            self.refund(client, entries);
+        }
+    }
+
+    fn refund(&mut self, client: ledger::NewClient, entries: &mut Vec<Entry>) {
+        let placements = self.place(client.uid, client.gid);
+        self.observe(Intent::UserChanged { client, placements }, entries);
+    }
+
+    fn place(&mut self, uid: u32, gid: u32) -> Option<ledger::Placements> {
+        placements(self.keeper.policy.as_ref()?, &mut self.names, uid, gid)
+    }
+
+    /// The kernel's own threads, init, allotd and its guardian.
+    fn is_spared(&self, handle: &ProcessHandle) -> bool {
+        let (pid, own) = (handle.identity().pid, std::process::id());
+        let facts = handle.facts();
+        let kernel_or_ours =
+            |facts: observe::ProcessFacts| facts.is_kernel_thread || facts.parent_pid == own;
+        pid == 1 || pid == own || facts.map_or(true, kernel_or_ours)
+    }
+
+    /// Look at all processes: drop clients that are gone, take up those that are new.
+    fn sweep_if_needed(&mut self) {
+        if !self.must_sweep {
+            return;
+        }
+        self.must_sweep = false;
+        let seen_until = self.keeper.watched_until_ticks;
+        let now = ticks_since_boot();
+        let scanned = match observe::scan() {
+            Ok(scanned) => scanned,
+            Err(error) => {
+                tracing::error!("cannot look at the processes: {error}");
+                self.must_sweep = true;
+                return;
+            }
+        };
+        let mut round = Round { entries: Vec::new(), waiting: Vec::new() };
+        let by_pid: BTreeMap<u32, ProcessIdentity> =
+            scanned.iter().map(|process| (process.identity.pid, process.identity)).collect();
+        let clients: Vec<ProcessIdentity> =
+            self.keeper.ledger.clients().map(|(process, _)| process).collect();
+        for process in clients {
+            let lives = by_pid.get(&process.pid) == Some(&process)
+                && ProcessHandle::open_identity(process).is_ok_and(|handle| handle.is_alive());
+            if !lives {
+                self.observe(Intent::Exit { process }, &mut round.entries);
+                self.commands.remove(&process);
+            }
+        }
+        // Parents before their children.
+        let mut scanned = scanned;
+        scanned.sort_by_key(|process| (process.identity.start_time_ticks, process.identity.pid));
+        for process in scanned {
+            let Ok(handle) = ProcessHandle::open_identity(process.identity) else { continue };
+            if self.client(process.identity) {
+                self.user_changed(&handle, &mut round.entries);
+                self.commands.entry(process.identity).or_insert(process.facts.comm);
+            } else {
+                let born_since = process.identity.start_time_ticks >= seen_until;
+                let parent = by_pid.get(&process.facts.parent_pid).copied();
+                let parent = parent.filter(|_| born_since);
+                self.arrived(&handle, parent, &mut round.entries);
+            }
+        }
+        self.keeper.watched_until_ticks = now;
+        self.finish(round);
+    }
+
+    /// Tell the enforcer how things are now.
+    fn enforce(&mut self) {
+        if !self.keeper.enforcer.is_enforced() {
+            return;
+        }
+        self.generation += 1;
+        let mut clients: Vec<enforce::PlannedClient> = self
+            .keeper
+            .ledger
+            .clients()
+            .map(|(process, id)| enforce::PlannedClient {
+                id,
+                process,
+                frozen: !self.cpu.is_funded(id),
+            })
+            .collect();
+        clients.sort_by_key(|client| client.id);
+        let plan = enforce::Plan { generation: self.generation, graph: self.cpu.clone(), clients };
+        if let Err(error) = self.keeper.enforcer.apply(plan) {
+            self.report(format!("plan {} cannot be enforced: {error}", self.generation));
+        }
+    }
+
+    fn look_around(&mut self) {
+        for drift in self.keeper.enforcer.new_drift() {
+            self.report(drift);
+        }
+    }
+
+    fn report(&self, text: String) {
+        tracing::warn!("{text}");
+        let (sequence, uid) = (None, None);
+        let (at_unix_ms, kind) = (unix_ms(), EventKind::Daemon);
+        let _ = self.keeper.events.send(Event { sequence, at_unix_ms, kind, uid, text });
+    }
+
+    fn read(&mut self, request: Request) {
+        match request {
+            Request::Status(reply) => {
+                let ledger = &self.keeper.ledger;
+                let mut status = self.keeper.status.clone();
+                status.sequence = self.keeper.journal.sequence();
+                status.currencies = ledger.currency_count() as u64;
+                status.tickets = ledger.tickets().count() as u64;
+                status.clients = ledger.clients().count() as u64;
+                status.cpu = self.keeper.enforcer.view();
+                let _ = reply.send(status);
+            }
+            Request::Ledger(reply) => {
+                let active: BTreeSet<CurrencyId> =
+                    self.keeper.enforcer.active().into_iter().collect();
+                for (_, id) in self.keeper.ledger.clients() {
+                    self.cpu.set_active(id, active.contains(&id));
+                }
+                let sequence = self.keeper.journal.sequence();
+                let view = ledger_view(
+                    &self.keeper.ledger,
+                    &mut self.cpu,
+                    sequence,
+                    &mut self.names,
+                    &self.commands,
+                );
+                let _ = reply.send(view);
+            }
+            Request::Sample(reply) => {
+                let mut sample = self.keeper.enforcer.sample();
+                for client in &mut sample.clients {
+                    let currency = self.keeper.ledger.currency(CurrencyId(client.id));
+                    let process = currency.and_then(|currency| currency.process());
+                    let command = process.and_then(|process| self.commands.get(&process));
+                    client.command =
+                        command.cloned().unwrap_or_else(|| format!("pid {}", client.pid));
+                }
+                let _ = reply.send(sample);
+            }
+            Request::Events(after, reply) => {
+                let kept = self.keeper.journal.entries(after, 100_000);
+                let kept = kept
+                    .map(|entries| entries.iter().map(event).collect())
+                    .map_err(|error| ErrorBody { error: not_durable(&error) });
+                let _ = reply.send(kept);
+            }
+            Request::Operate { .. } | Request::Life(_) | Request::Stop => {
+                unreachable!("not a read")
+            }
+        }
+    }
+}
+
+fn open(process: &ProcessRef) -> Option<ProcessHandle> {
+    ProcessHandle::open_identity(process.identity?).ok()
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Now, in the unit of processes' start times.
+pub fn ticks_since_boot() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let ticks = rustix::param::clock_ticks_per_second();
+    now.tv_sec as u64 * ticks + now.tv_nsec as u64 * ticks / 1_000_000_000
+}

@@ -1,0 +1,208 @@
+//! The socket: who may connect, and who a connection is.
+
+use axum::extract::connect_info::Connected;
+use axum::serve::{IncomingStream, Listener};
+use nix::sys::stat::Mode;
+use observe::{Peer, peer_of};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{UnixListener, UnixStream};
+
+/// The most connections that one ordinary uid may have open, so that nobody keeps others out.
+const CONNECTIONS_PER_UID: usize = 64;
+
+/// How many connections each ordinary uid has open.
+type OpenByUid = Arc<Mutex<BTreeMap<u32, usize>>>;
+
+/// Who is at the other end, as the kernel says; `None` where it would not say.
+#[derive(Clone, Debug)]
+pub struct Caller(pub Option<ledger::Caller>);
+
+/// The socket of an allotd, gone from the file system when dropped.
+pub struct Gate {
+    listener: UnixListener,
+    path: PathBuf,
+    // A private allotd serves its owner and root.
+    only_uid: Option<u32>,
+    open: OpenByUid,
+}
+
+/// A connection that is counted while it is open.
+pub struct Connection {
+    stream: UnixStream,
+    caller: Caller,
+    counted: Option<(u32, OpenByUid)>,
+}
+
+/// A socket that cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum GateError {
+    /// Somebody listens there.
+    #[error("another allotd listens at {0}; stop it, or name another socket with --socket")]
+    InUse(PathBuf),
+    /// Something else is there.
+    #[error("{0} exists and is no socket; name another path with --socket")]
+    NotASocket(PathBuf),
+    /// The system refused.
+    #[error("cannot listen at {path}: {cause}")]
+    Os {
+        /// Where.
+        path: PathBuf,
+        /// What it said.
+        cause: io::Error,
+    },
+}
+
+impl Gate {
+    /// Listen at a path; a socket that nobody listens at any more is replaced. `only_uid`:
+    /// serve this user and root only. Must be called within the runtime.
+    ///
+    /// # Errors
+    /// See [`GateError`].
+    pub fn open(path: &Path, only_uid: Option<u32>) -> Result<Gate, GateError> {
+        let os = |cause| GateError::Os { path: path.to_owned(), cause };
+        match std::fs::symlink_metadata(path) {
+            Ok(found) if !found.file_type().is_socket() => {
+                return Err(GateError::NotASocket(path.to_owned()));
+            }
+            Ok(_) => {
+                if std::os::unix::net::UnixStream::connect(path).is_ok() {
+                    return Err(GateError::InUse(path.to_owned()));
+                }
+                std::fs::remove_file(path).map_err(os)?;
+            }
+            Err(_) => {}
+        }
+        // Nobody else gets in between the making of the socket and its mode.
+        let before = nix::sys::stat::umask(Mode::from_bits_truncate(0o177));
+        let listener = UnixListener::bind(path).map_err(os);
+        nix::sys::stat::umask(before);
+        let listener = listener?;
+        if only_uid.is_none() {
+            let everybody = std::fs::Permissions::from_mode(0o666);
+            std::fs::set_permissions(path, everybody).map_err(os)?;
+        }
+        Ok(Gate { listener, path: path.to_owned(), only_uid, open: Arc::default() })
+    }
+
+    fn admit(&self, stream: UnixStream) -> Option<Connection> {
+        let peer = match peer_of(&stream) {
+            Ok(peer) => peer,
+            Err(error) => {
+                tracing::debug!("a caller without a name: {error}");
+                return Some(Connection { stream, caller: Caller(None), counted: None });
+            }
+        };
+        let uid = peer.uid;
+        if self.only_uid.is_some_and(|only| uid != only && uid != 0) {
+            tracing::warn!("uid {uid} may not connect to a private allotd");
+            return None;
+        }
+        if uid != 0 {
+            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = open.entry(uid).or_default();
+            if *count >= CONNECTIONS_PER_UID {
+                tracing::warn!("uid {uid} has {CONNECTIONS_PER_UID} connections open: no more");
+                return None;
+            }
+            *count += 1;
+        }
+        let counted = (uid != 0).then(|| (uid, Arc::clone(&self.open)));
+        Some(Connection { stream, caller: Caller(Some(caller(peer))), counted })
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        let own = std::fs::symlink_metadata(&self.path)
+            .is_ok_and(|found| found.uid() == rustix::process::geteuid().as_raw());
+        if own {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn caller(peer: Peer) -> ledger::Caller {
+    let Peer { uid, gid, groups, process, .. } = peer;
+    ledger::Caller { uid, gid, groups, process }
+}
+
+impl Listener for Gate {
+    type Io = Connection;
+    type Addr = ();
+
+    async fn accept(&mut self) -> (Connection, ()) {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, _)) => {
+                    if let Some(connection) = self.admit(stream) {
+                        return (connection, ());
+                    }
+                }
+                Err(error) => {
+                    // Out of file descriptors, most likely: those in use will be given back.
+                    tracing::warn!("cannot accept a connection: {error}");
+                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Connected<IncomingStream<'_, Gate>> for Caller {
+    fn connect_info(stream: IncomingStream<'_, Gate>) -> Self {
+        stream.io().caller.clone()
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some((uid, open)) = &self.counted {
+            let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(count) = open.get_mut(uid) {
+                *count -= 1;
+                if *count == 0 {
+                    open.remove(uid);
+                }
+            }
+        }
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,283 @@
+//! From what people write to what the ledger knows: names to currencies, pids to processes.
+
+use crate::names::{Names, uid_of};
+use crate::policy_file::{FundingPolicy, Who};
+use crate::trouble::trouble;
+use ledger::{
+    BASE, Caller, CurrencyId, Funding, Intent, Ledger, Mode, NewClient, Placements, PolicyKey,
+    ProcessIdentity, Refusal, Resource, Rights, Subject, TicketKind,
+};
+use observe::{ProcessError, ProcessHandle};
+use wire::{Amount, CurrencyRef, Operation, Trouble};
+
+/// The tickets of a new client where nothing else is said.
+const DEFAULT_AMOUNT: u64 = 1000;
+
+/// A process that was looked at, with what a person would call it.
+pub struct Found {
+    /// For the ledger.
+    pub client: NewClient,
+    /// Its command's name.
+    pub command: String,
+}
+
+/// Looks names up on behalf of one caller.
+pub struct Resolver<'a> {
+    /// As it is now.
+    pub ledger: &'a Ledger,
+    /// Who asks.
+    pub caller: &'a Caller,
+    /// `None` in a private allotd.
+    pub policy: Option<&'a FundingPolicy>,
+    /// Of users and groups.
+    pub names: &'a mut Names,
+}
+
+impl Resolver<'_> {
+    /// What an operation means here. The command of a process that it is about comes with it.
+    ///
+    /// # Errors
+    /// What cannot be understood or found.
+    pub fn intent(
+        &mut self,
+        operation: Operation,
+    ) -> Result<(Intent, Option<(ProcessIdentity, String)>), Trouble> {
+        let mut command = None;
+        let mut found = |found: Found| {
+            command = Some((found.client.process, found.command));
+            found.client
+        };
+        let intent = match operation {
+            Operation::CreateCurrency { name, owner, group, mode } => Intent::CreateCurrency {
+                name,
+                owner: owner.unwrap_or(self.caller.uid),
+                group: group.unwrap_or(self.caller.gid),
+                mode: mode.map_or(Ok(Mode::PRIVATE), |mode| mode.parse().map_err(invalid))?,
+            },
+            Operation::DestroyCurrency { currency } => {
+                Intent::DestroyCurrency { currency: self.currency(&currency)? }
+            }
+            Operation::ChangeMode { currency, mode } => Intent::ChangeMode {
+                currency: self.currency(&currency)?,
+                mode: mode.parse().map_err(invalid)?,
+            },
+            Operation::ChangeOwner { currency, owner, group } => {
+                Intent::ChangeOwner { currency: self.currency(&currency)?, owner, group }
+            }
+            Operation::Grant { currency, to, rights } => Intent::Grant {
+                currency: self.currency(&currency)?,
+                subject: subject(&to)?,
+                rights: rights.parse::<Rights>().map_err(invalid)?,
+            },
+            Operation::Fund { currency, from, amount } => Intent::Fund {
+                holder: self.currency(&currency)?,
+                issuer: self.currency(&from)?,
+                funding: funding(&amount)?,
+            },
+            Operation::Unfund { currency, from, resource, kind } => Intent::Unfund {
+                holder: self.currency(&currency)?,
+                issuer: self.currency(&from)?,
+                resource: resource.parse().map_err(invalid)?,
+                kind: ticket_kind(kind),
+            },
+            Operation::Adopt { pid, start_time_ticks, from, funding: amounts } => {
+                let client = found(self.process(pid, start_time_ticks)?);
+                let default = [Amount {
+                    resource: "cpu".to_owned(),
+                    kind: wire::TicketKind::Soft,
+                    amount: DEFAULT_AMOUNT,
+                }];
+                let amounts = amounts.as_deref().unwrap_or(&default);
+                Intent::Adopt {
+                    client,
+                    issuer: match from {
+                        Some(from) => self.currency(&from)?,
+                        None => self.own_currency(client.uid)?,
+                    },
+                    funding: amounts.iter().map(funding).collect::<Result<_, _>>()?,
+                }
+            }
+            Operation::Release { client } => Intent::Release { client: self.currency(&client)? },
+            Operation::Nice { pid, resource, amount } => Intent::Nice {
+                client: found(self.process(pid, None)?),
+                resource: resource
+                    .map_or(Ok(Resource::Cpu), |text| text.parse().map_err(invalid))?,
+                amount,
+            },
+            Operation::SetBase { uid, amount } => {
+                let placements = self.placements_of_user(uid);
+                let placements =
+                    placements.ok_or_else(|| crate::trouble::refused(&Refusal::NoOwnHome(uid)))?;
+                Intent::SetBase { uid, placements, amount }
+            }
+            Operation::SetTickets { pid, amount } => {
+                let process = identity(pid)?;
+                let holder = self
+                    .ledger
+                    .client_of(process)
+                    .ok_or_else(|| crate::trouble::refused(&Refusal::UnknownProcess(process)))?;
+                let mut backing = self.ledger.backing(holder);
+                let first = backing.find(|(_, ticket)| {
+                    ticket.resource == Resource::Cpu && ticket.kind == TicketKind::Soft
+                });
+                let issuer = first.map(|(_, ticket)| ticket.issuer).ok_or_else(|| {
+                    trouble("conflict", format!("{process} holds no soft cpu tickets to set"))
+                })?;
+                let (resource, kind) = (Resource::Cpu, TicketKind::Soft);
+                Intent::Fund { holder, issuer, funding: Funding { resource, kind, amount } }
+            }
+        };
+        Ok((intent, command))
+    }
+
+    /// The currency that a reference names.
+    fn currency(&self, reference: &CurrencyRef) -> Result<CurrencyId, Trouble> {
+        let text = reference.0.as_str();
+        if text == "base" {
+            return Ok(BASE);
+        }
+        if let Some(number) = text.strip_prefix('#') {
+            let id = number.parse().map(CurrencyId);
+            let id = id.map_err(|_| trouble("invalid", format!("`{text}` is no currency id")))?;
+            let known = self.ledger.currency(id).is_some();
+            return if known { Ok(id) } else { Err(unknown(text)) };
+        }
+        match text.split_once(':') {
+            Some(("pid", pid)) => {
+                let pid = pid.parse();
+                let pid = pid.map_err(|_| trouble("invalid", format!("`{text}` names no pid")))?;
+                let process = identity(pid)?;
+                let client = self.ledger.client_of(process);
+                client.ok_or_else(|| crate::trouble::refused(&Refusal::UnknownProcess(process)))
+            }
+            Some((user, name)) => {
+                let uid = uid_of(user);
+                let uid = uid.ok_or_else(|| trouble("unknown", format!("no user `{user}`")))?;
+                self.ledger.named(uid, name).ok_or_else(|| unknown(text))
+            }
+            None => self.by_name(text),
+        }
+    }
+
+    fn by_name(&self, name: &str) -> Result<CurrencyId, Trouble> {
+        if let Some(own) = self.ledger.named(self.caller.uid, name) {
+            return Ok(own);
+        }
+        let same = self.ledger.currencies().filter(|currency| {
+            !currency.is_client() && !currency.is_job() && currency.record.name == name
+        });
+        match same.collect::<Vec<_>>().as_slice() {
+            [] => Err(unknown(name)),
+            [only] => Ok(only.id),
+            several => {
+                let list: Vec<String> = several
+                    .iter()
+                    .map(|currency| format!("{}:{name}", currency.record.owner))
+                    .collect();
+                let list = list.join(", ");
+                Err(trouble("conflict", format!("`{name}` names several currencies: {list}")))
+            }
+        }
+    }
+
+    /// Who funds a process of a user where nobody is named.
+    fn own_currency(&mut self, uid: u32) -> Result<CurrencyId, Trouble> {
+        if self.policy.is_none() {
+            return Ok(BASE);
+        }
+        let home = self.placements_of_user(uid).and_then(|placements| {
+            let last = placements.levels.last()?.key.clone();
+            self.ledger.home(&last).map(|home| home.currency)
+        });
+        home.or_else(|| self.ledger.home(&PolicyKey::User(uid)).map(|home| home.currency))
+            .ok_or_else(|| {
+                trouble("conflict", format!("uid {uid} has no currency; name one with `from`"))
+            })
+    }
+
+    /// Where the policy puts a user.
+    fn placements_of_user(&mut self, uid: u32) -> Option<Placements> {
+        let gid = nix::unistd::User::from_uid(uid.into()).ok().flatten()?.gid.as_raw();
+        placements(self.policy?, self.names, uid, gid)
+    }
+
+    /// The process that is meant: the caller's own where no pid is given.
+    fn process(&self, pid: Option<u32>, start: Option<u64>) -> Result<Found, Trouble> {
+        let handle = match (pid, self.caller.process) {
+            (Some(pid), _) => ProcessHandle::open(pid),
+            (None, Some(process)) => ProcessHandle::open_identity(process),
+            (None, None) => {
+                return Err(trouble("unknown", "the calling process is gone; name a pid"));
+            }
+        };
+        let handle = handle.map_err(no_process)?;
+        let process = handle.identity();
+        if start.is_some_and(|start| start != process.start_time_ticks) {
+            let pid = process.pid;
+            return Err(trouble("unknown", format!("pid {pid} is another process by now")));
+        }
+        look(&handle).map_err(no_process)
+    }
+}
+
+/// Who a process is and whose.
+///
+/// # Errors
+/// When it is gone, or is a thread of the kernel.
+pub fn look(handle: &ProcessHandle) -> Result<Found, ProcessError> {
+    let facts = handle.facts()?;
+    let (process, uid, gid) = (handle.identity(), facts.real_uid, facts.real_gid);
+    Ok(Found { client: NewClient { process, uid, gid }, command: facts.comm })
+}
+
+/// Where a policy puts a user.
+pub fn placements(
+    policy: &FundingPolicy,
+    names: &mut Names,
+    uid: u32,
+    gid: u32,
+) -> Option<Placements> {
+    policy.placements(&Who { uid, gid, user: names.user(uid), group: names.group(gid) })
+}
+
+fn identity(pid: u32) -> Result<ProcessIdentity, Trouble> {
+    ProcessHandle::open(pid).map(|handle| handle.identity()).map_err(no_process)
+}
+
+fn subject(text: &str) -> Result<Subject, Trouble> {
+    let bad = || {
+        trouble("invalid", format!("`{text}` names nobody; write uid:1000, gid:100 or pid:4711"))
+    };
+    let (what, number) = text.split_once(':').ok_or_else(bad)?;
+    let number: u32 = number.parse().map_err(|_| bad())?;
+    match what {
+        "uid" => Ok(Subject::Uid(number)),
+        "gid" => Ok(Subject::Gid(number)),
+        "pid" => Ok(Subject::Process(identity(number)?)),
+        _ => Err(bad()),
+    }
+}
+
+fn funding(amount: &Amount) -> Result<Funding, Trouble> {
+    let resource = amount.resource.parse().map_err(invalid)?;
+    Ok(Funding { resource, kind: ticket_kind(amount.kind), amount: amount.amount })
+}
+
+fn ticket_kind(kind: wire::TicketKind) -> TicketKind {
+    match kind {
+        wire::TicketKind::Soft => TicketKind::Soft,
+        wire::TicketKind::Hard => TicketKind::Hard,
+    }
+}
+
+fn invalid(error: impl std::fmt::Display) -> Trouble {
+    trouble("invalid", error.to_string())
+}
+
+fn unknown(reference: &str) -> Trouble {
+    trouble("unknown", format!("there is no currency `{reference}`; `allot tree` shows all"))
+}
+
+fn no_process(error: ProcessError) -> Trouble {
+    trouble("unknown", error.to_string())
+}

@@ -1,0 +1,351 @@
+//! From options to a running allotd, and back.
+
+use crate::cpu::Cpu;
+use crate::doctor::Findings;
+use crate::keeper::{Keeper, Request, ticks_since_boot};
+use crate::listener::{Gate, GateError};
+use crate::options::Options;
+use crate::policy_file::{FundingPolicy, PolicyFileError};
+use crate::server::{Shared, serve};
+use journal::{Journal, JournalError};
+use observe::LifeSource;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{broadcast, watch};
+use wire::Status;
+
+/// How long to wait for an event of a process before looking whether allotd ends.
+const LIFE_POLL: Duration = Duration::from_millis(500);
+
+/// Why allotd cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A directory cannot be made or used.
+    #[error("cannot use the directory {path}: {cause}")]
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// A directory that others could have prepared.
+    #[error("{path} belongs to uid {owner}, not to you; name another with --socket/--state-dir")]
+    NotOurs {
+        /// Which.
+        path: PathBuf,
+        /// Whose.
+        owner: u32,
+    },
+    /// The journal.
+    #[error("{}", with_causes(.0))]
+    Journal(#[from] JournalError),
+    /// The funding policy.
+    #[error(transparent)]
+    Policy(#[from] PolicyFileError),
+    /// The socket.
+    #[error(transparent)]
+    Gate(#[from] GateError),
+    /// Only root manages a whole machine.
+    #[error("only root can share a whole machine; `allotd --user` shares among your own processes")]
+    NotRoot,
+    /// The enforcer.
+    #[error(
+        "cpu tickets cannot be enforced: {}; `--enforcer none` keeps the ledger only",
+        with_causes(.0)
+    )]
+    Enforcer(#[from] enforce::EnforceError),
+    /// The machine.
+    #[error("the system refused to {what}: {cause}")]
+    System {
+        /// What.
+        what: &'static str,
+        /// What it said.
+        cause: io::Error,
+    },
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+/// Run until told to end by SIGTERM or SIGINT.
+///
+/// # Errors
+/// When it cannot start.
+pub fn run(options: Options) -> Result<(), StartError> {
+    tracing_subscriber::fmt()
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_env("ALLOT_LOG")
+                .unwrap_or_else(|_| "info".into()),
+        )
+        .with_writer(io::stderr)
+        .with_target(false)
+        .init();
+    let uid = rustix::process::geteuid().as_raw();
+    if !options.user && uid != 0 {
+        return Err(StartError::NotRoot);
+    }
+    let system = |what| move |cause: io::Error| StartError::System { what, cause };
+    if options.with_parent {
+        let signal = rustix::process::Signal::TERM;
+        rustix::process::set_parent_process_death_signal(Some(signal))
+            .map_err(|errno| system("watch its parent")(errno.into()))?;
+    }
+    raise_descriptor_limit();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(system("make an event loop"))?;
+    runtime.block_on(serve_until_told(options, uid))
+}
+
+async fn serve_until_told(options: Options, uid: u32) -> Result<(), StartError> {
+    let system = |what| move |cause: io::Error| StartError::System { what, cause };
+    let mut terminated = signal(SignalKind::terminate()).map_err(system("catch SIGTERM"))?;
+    let mut interrupted = signal(SignalKind::interrupt()).map_err(system("catch SIGINT"))?;
+    let mut hung_up = signal(SignalKind::hangup()).map_err(system("catch SIGHUP"))?;
+
+    let state_dir = options.state_dir.clone().unwrap_or_else(|| default_state_dir(options.user));
+    private_dir(&state_dir, 0o700)?;
+    let default_socket = if options.user { wire::private_socket() } else { wire::default_socket() };
+    let socket = options.socket.clone().unwrap_or(default_socket);
+    if let Some(parent) = socket.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        private_dir(parent, if options.user { 0o700 } else { 0o755 })?;
+    }
+    let policy = match options.user {
+        true => None,
+        false => Some(FundingPolicy::read(&options.funding_policy)?),
+    };
+
+    // The journal's lock makes sure that this is the only allotd on that state, before
+    // anything else is touched.
+    let facts = observe::machine();
+    let boot = facts.boot_id.clone().unwrap_or_default();
+    let gid = rustix::process::getegid().as_raw();
+    if options.recover {
+        match Journal::recover(&state_dir) {
+            Ok(report) => tracing::warn!(
+                "what was there is at {}; the ledger is as of entry {}; {} acknowledged \
+                 operations are lost",
+                report.moved_to.display(),
+                report.sequence.unwrap_or(0),
+                report.lost,
+            ),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let (journal, recovered) = Journal::open(&state_dir, &boot, uid, gid)?;
+    let sequence = recovered.sequence;
+    tracing::info!("journal at {sequence}, {} entries replayed", recovered.replayed);
+    let mut ledger = recovered.ledger;
+    let mut journal = journal;
+    if !recovered.same_boot {
+        forget_clients(&mut ledger, &mut journal)?;
+    }
+    let watched_until_ticks = match journal.entries(sequence.saturating_sub(1), 1) {
+        Ok(last) if recovered.same_boot => last.first().map_or(0, |it| ticks_at(it.at_unix_ms)),
+        _ => ticks_since_boot(),
+    };
+
+    let findings = Arc::new(Findings::look());
+    let registry = state_dir.join("held");
+    let enforcer = Cpu::start(&options, &registry)?;
+
+    let gate = Gate::open(&socket, options.user.then_some(uid))?;
+    // Watch before the first look at the processes, so that none is missed.
+    let (life, life_source) = match observe::watch_best() {
+        Ok((source, why)) => (Some(source), why),
+        Err(error) => (None, format!("none: {error}")),
+    };
+    let (requests, queue) = channel();
+    let (events, _) = broadcast::channel(4096);
+    let (end, ending) = watch::channel(false);
+    let status = Status {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        uid,
+        private: options.user,
+        state_dir: state_dir.display().to_string(),
+        sequence,
+        currencies: 0,
+        tickets: 0,
+        clients: 0,
+        life_source,
+        cpu: wire::EnforcerView::default(),
+    };
+    let keeper = Keeper {
+        ledger,
+        journal,
+        policy,
+        enforcer,
+        status,
+        events: events.clone(),
+        watched_until_ticks,
+    };
+    let keeping = spawn("allot-keeper", {
+        let end = end.clone();
+        move || {
+            // However the keeper ends, so does allotd.
+            let _ends = OnDrop(|| {
+                let _ = end.send(true);
+            });
+            keeper.run(queue);
+        }
+    })?;
+    if let Some(source) = life {
+        let (requests, ending) = (requests.clone(), ending.clone());
+        spawn("allot-life", move || watch_lives(source, &requests, &ending))?;
+    }
+
+    tracing::info!("listening at {}", socket.display());
+    let shared = Shared { keeper: requests.clone(), events, doctor: findings, ending };
+    let mut serving = std::pin::pin!(serve(gate, shared));
+    let mut ended = end.subscribe();
+    let served = tokio::select! {
+        served = &mut serving => Some(served),
+        _ = terminated.recv() => None,
+        _ = interrupted.recv() => None,
+        _ = hung_up.recv() => None,
+        _ = ended.wait_for(|ended| *ended) => None,
+    };
+    tracing::info!("ending");
+    let _ = requests.send(Request::Stop);
+    let _ = tokio::task::spawn_blocking(move || keeping.join()).await;
+    let _ = end.send(true);
+    if served.is_none() {
+        // Answers that are on their way are finished; a reader that takes nothing is not
+        // waited for.
+        let _ = tokio::time::timeout(Duration::from_secs(2), serving).await;
+    }
+    match served {
+        Some(Err(cause)) => Err(StartError::System { what: "serve its socket", cause }),
+        _ => Ok(()),
+    }
+}
+
+/// Runs something when it goes out of scope, by panic too.
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+fn spawn(
+    name: &'static str,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<std::thread::JoinHandle<()>, StartError> {
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+    thread.map_err(|cause| StartError::System { what: "start a thread", cause })
+}
+
+/// Tell the keeper of processes' lives until allotd ends.
+fn watch_lives(
+    mut source: Box<dyn LifeSource>,
+    requests: &Sender<Request>,
+    ending: &watch::Receiver<bool>,
+) {
+    while !*ending.borrow() {
+        match source.next(LIFE_POLL) {
+            Ok(events) => {
+                if requests.send(Request::Life(events)).is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                tracing::error!("{} fails, scanning instead: {error}", source.name());
+                match observe::Scanner::new(LIFE_POLL) {
+                    Ok(scanner) => source = Box::new(scanner),
+                    Err(error) => {
+                        tracing::error!("processes cannot be watched: {error}");
+                        return;
+                    }
+                }
+                let reason = "the source of events changed".to_owned();
+                let lost = observe::LifeEvent::Lost { reason };
+                if requests.send(Request::Life(vec![lost])).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// After a reboot no client lives.
+fn forget_clients(ledger: &mut ledger::Ledger, journal: &mut Journal) -> Result<(), StartError> {
+    let clients: Vec<_> = ledger.clients().map(|(process, _)| process).collect();
+    let mut batch = journal.begin()?;
+    for process in clients {
+        let intent = ledger::Intent::Exit { process };
+        let authority = ledger::Authority::System;
+        let authorised = ledger::decide(ledger, authority.clone(), intent.clone())
+            .expect("the system may say that a client is gone");
+        let changes = ledger.apply(authorised);
+        batch.append(unix_ms(), &authority, &intent, &changes)?;
+    }
+    batch.commit()?;
+    Ok(())
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A moment of this boot in ticks since boot, rounded down.
+fn ticks_at(at_unix_ms: u64) -> u64 {
+    let ago_ms = unix_ms().saturating_sub(at_unix_ms);
+    let ticks_per_second = rustix::param::clock_ticks_per_second();
+    ticks_since_boot().saturating_sub(ago_ms * ticks_per_second / 1000 + 1)
+}
+
+fn default_state_dir(user: bool) -> PathBuf {
+    if !user {
+        return PathBuf::from("/var/lib/allot");
+    }
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    match (set("XDG_STATE_HOME"), set("HOME")) {
+        (Some(dir), _) => Path::new(&dir).join("allot"),
+        (None, Some(home)) => Path::new(&home).join(".local/state/allot"),
+        (None, None) => {
+            PathBuf::from(format!("/tmp/allot-{}/state", rustix::process::getuid().as_raw()))
+        }
+    }
+}
+
+/// Every client costs a few file descriptors.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    const WANTED: u64 = 1 << 20;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let most = maximum.unwrap_or(WANTED);
+    // Root may raise the maximum too; others may not, and get what there is.
+    let raised = Rlimit { current: Some(WANTED), maximum: Some(WANTED.max(most)) };
+    let within = Rlimit { current: Some(WANTED.min(most)), maximum };
+    if current.is_some_and(|current| current < WANTED)
+        && setrlimit(Resource::Nofile, raised).is_err()
+        && let Err(errno) = setrlimit(Resource::Nofile, within)
+    {
+        tracing::warn!("cannot raise the limit of open files: {errno}");
+    }
+}
+
+/// Make a directory that is ours. One that somebody else owns could be changed under us.
+fn private_dir(path: &Path, mode: u32) -> Result<(), StartError> {
+    let directory = |cause| StartError::Directory { path: path.to_owned(), cause };
+    std::fs::DirBuilder::new().recursive(true).mode(mode).create(path).map_err(directory)?;
+    let found = std::fs::metadata(path).map_err(directory)?;
+    let uid = rustix::process::geteuid().as_raw();
+    let sticky = found.mode() & 0o1000 != 0;
+    if found.uid() != uid && !(found.uid() == 0 && (uid == 0 || sticky || mode == 0o755)) {
+        return Err(StartError::NotOurs { path: path.to_owned(), owner: found.uid() });
+    }
+    Ok(())
+}

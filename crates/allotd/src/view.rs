@@ -1,0 +1,204 @@
+//! The ledger as people see it.
+
+use crate::names::Names;
+use ledger::{Authority, Currency, Intent, Ledger, Nature, ProcessIdentity, Resource, Subject};
+use std::collections::{BTreeMap, BTreeSet};
+use valuation::{Graph, WHOLE};
+use wire::{
+    CurrencyView, Event, EventKind, Grant, LedgerView, ProcessView, ResourceValue, TicketView,
+};
+
+/// The names of commands, which the ledger does not know.
+pub type Commands = BTreeMap<ProcessIdentity, String>;
+
+/// A value as a part of the whole, 0 to 1.
+pub fn part(value: u64) -> f64 {
+    value as f64 / WHOLE as f64
+}
+
+/// The whole ledger. `cpu` has the activity; of the other resources nothing is known to be
+/// active as long as nobody enforces them.
+pub fn ledger_view(
+    ledger: &Ledger,
+    cpu: &mut Graph,
+    sequence: u64,
+    names: &mut Names,
+    commands: &Commands,
+) -> LedgerView {
+    let others: BTreeSet<Resource> = ledger
+        .tickets()
+        .map(|(_, ticket)| &ticket.resource)
+        .filter(|resource| **resource != Resource::Cpu)
+        .cloned()
+        .collect();
+    let mut others: Vec<Graph> =
+        others.into_iter().map(|resource| Graph::of(ledger, resource)).collect();
+    let currencies = ledger
+        .currencies()
+        .map(|currency| {
+            let mut graphs: Vec<&mut Graph> = Vec::with_capacity(1 + others.len());
+            graphs.push(cpu);
+            graphs.extend(others.iter_mut());
+            currency_view(ledger, currency, graphs, names, commands)
+        })
+        .collect();
+    let tickets = ledger
+        .tickets()
+        .map(|(id, ticket)| TicketView {
+            id: id.0,
+            issuer: ticket.issuer.0,
+            holder: ticket.holder.0,
+            resource: ticket.resource.to_string(),
+            kind: match ticket.kind {
+                ledger::TicketKind::Soft => wire::TicketKind::Soft,
+                ledger::TicketKind::Hard => wire::TicketKind::Hard,
+            },
+            amount: ticket.amount,
+        })
+        .collect();
+    LedgerView { sequence, currencies, tickets }
+}
+
+fn currency_view(
+    ledger: &Ledger,
+    currency: &Currency,
+    graphs: Vec<&mut Graph>,
+    names: &mut Names,
+    commands: &Commands,
+) -> CurrencyView {
+    let (id, record) = (currency.id, &currency.record);
+    let command = |process: &ProcessIdentity| {
+        commands.get(process).cloned().unwrap_or_else(|| format!("pid {}", process.pid))
+    };
+    let mut funded = true;
+    let mut resources = Vec::new();
+    for graph in graphs {
+        if *graph.resource() == Resource::Cpu {
+            funded = graph.is_funded(id);
+        }
+        let resource = graph.resource().clone();
+        let issued = currency.issued_of(&resource);
+        let holds = ledger.backing(id).any(|(_, ticket)| ticket.resource == resource);
+        if holds || issued.tickets > 0 {
+            resources.push(ResourceValue {
+                active: graph.is_active(id),
+                value: part(graph.value(id)),
+                guaranteed: part(graph.guaranteed(id)),
+                lent: ledger.lent(id, &resource),
+                issued_soft: issued.soft,
+                issued_hard: issued.hard,
+                resource: resource.to_string(),
+            });
+        }
+    }
+    let (nature, name, process, placed) = match &record.nature {
+        Nature::Base => (wire::Nature::Base, record.name.clone(), None, false),
+        Nature::Pure => (wire::Nature::Pure, record.name.clone(), None, false),
+        Nature::Job { .. } => (wire::Nature::Job, "job".to_owned(), None, false),
+        Nature::Client { process, placed } => {
+            (wire::Nature::Client, command(process), Some(process), *placed)
+        }
+    };
+    CurrencyView {
+        id: id.0,
+        name,
+        nature,
+        owner: record.owner,
+        owner_name: names.user(record.owner).unwrap_or_else(|| record.owner.to_string()),
+        group: record.group,
+        mode: record.mode.to_string(),
+        grants: record
+            .grants
+            .iter()
+            .map(|(subject, rights)| Grant {
+                to: subject_text(subject),
+                rights: rights.to_string(),
+            })
+            .collect(),
+        process: process.map(|process| ProcessView {
+            pid: process.pid,
+            start_time_ticks: process.start_time_ticks,
+            command: command(process),
+        }),
+        placed,
+        frozen: currency.is_client() && !funded,
+        resources,
+    }
+}
+
+fn subject_text(subject: &Subject) -> String {
+    match subject {
+        Subject::Uid(uid) => format!("uid:{uid}"),
+        Subject::Gid(gid) => format!("gid:{gid}"),
+        Subject::Process(process) => format!("pid:{}", process.pid),
+    }
+}
+
+/// A journal entry as an event.
+pub fn event(entry: &journal::Entry) -> Event {
+    let uid = match &entry.authority {
+        Authority::System => None,
+        Authority::Caller(caller) => Some(caller.uid),
+    };
+    Event {
+        sequence: Some(entry.sequence),
+        at_unix_ms: entry.at_unix_ms,
+        kind: if uid.is_some() { EventKind::Operation } else { EventKind::Process },
+        uid,
+        text: describe(&entry.intent),
+    }
+}
+
+/// An intent in words.
+fn describe(intent: &Intent) -> String {
+    match intent {
+        Intent::CreateCurrency { name, owner, mode, .. } => {
+            format!("currency {name} made for uid {owner}, mode {mode}")
+        }
+        Intent::DestroyCurrency { currency } => format!("currency {currency} destroyed"),
+        Intent::ChangeMode { currency, mode } => format!("currency {currency} has mode {mode}"),
+        Intent::ChangeOwner { currency, owner, group } => {
+            let to = |what: &str, id: &Option<u32>| {
+                id.map_or(String::new(), |id| format!(" {what} {id}"))
+            };
+            format!("currency {currency} given to{}{}", to("uid", owner), to("gid", group))
+        }
+        Intent::Grant { currency, subject, rights } => {
+            format!("{} granted {rights} on {currency}", subject_text(subject))
+        }
+        Intent::Fund { holder, issuer, funding } => {
+            format!("{holder} funded by {issuer} with {}", amount(funding))
+        }
+        Intent::Unfund { holder, issuer, resource, .. } => {
+            format!("{holder} no longer funded by {issuer} for {resource}")
+        }
+        Intent::Adopt { client, issuer, funding } => {
+            let list: Vec<String> = funding.iter().map(amount).collect();
+            format!("pid {} adopted by {issuer} with {}", client.process.pid, list.join(", "))
+        }
+        Intent::Release { client } => format!("client {client} released"),
+        Intent::Nice { client, resource, amount } => {
+            format!("pid {} niced to {amount} {resource} base tickets", client.process.pid)
+        }
+        Intent::SetBase { uid, amount, .. } => format!("uid {uid} has {amount} base tickets"),
+        Intent::Place { client, placements } => {
+            let to = placements.levels.last().map_or("base", |level| level.name.as_str());
+            format!("pid {} of uid {} funded by {to}", client.process.pid, client.uid)
+        }
+        Intent::Fork { parent, child } => {
+            format!("pid {} forked pid {}", parent.pid, child.process.pid)
+        }
+        Intent::Exit { process } => format!("pid {} exited", process.pid),
+        Intent::UserChanged { client, .. } => {
+            format!("pid {} now belongs to uid {}", client.process.pid, client.uid)
+        }
+    }
+}
+
+fn amount(funding: &ledger::Funding) -> String {
+    let kind = match funding.kind {
+        ledger::TicketKind::Soft => "soft",
+        ledger::TicketKind::Hard => "hard",
+    };
+    format!("{} {kind} {} tickets", funding.amount, funding.resource)
+}

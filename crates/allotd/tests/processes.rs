@@ -1,0 +1,206 @@
+//! Real processes and their lives, as a running allotd sees them.
+
+mod common;
+
+use common::{
+    Daemon, SOMEBODY, SOMEBODY_ELSE, Worker, backing, client_of, may_switch_users, scheduling_of,
+    state_of, wait_for,
+};
+use wire::{Amount, Nature, Operation, TicketKind};
+
+fn adopt(pid: u32, tickets: u64) -> Operation {
+    let amount = Amount { resource: "cpu".to_owned(), kind: TicketKind::Soft, amount: tickets };
+    let funding = Some(vec![amount]);
+    Operation::Adopt { pid: Some(pid), start_time_ticks: None, from: None, funding }
+}
+
+fn children_of(pid: u32) -> Vec<u32> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+}
+
+#[test]
+fn children_are_funded_by_what_funds_their_parent_and_leave_when_they_exit() {
+    let daemon = Daemon::private(&["--enforcer", "none"]);
+    let client = daemon.client();
+    // Waits for a line, then starts a child that sleeps, then ends it.
+    let worker = Worker::shell("sleep 0.3; sleep 1000 & sleep 1000", 0);
+    client.operate(adopt(worker.pid(), 300)).expect("adopted");
+    wait_for("both children", || {
+        let ledger = client.ledger().expect("alive");
+        let ours = children_of(worker.pid());
+        ours.len() == 2 && ours.iter().all(|child| client_of(&ledger, *child).is_some())
+    });
+    let children = children_of(worker.pid());
+    let ledger = client.ledger().expect("alive");
+    for child in &children {
+        let currency = client_of(&ledger, *child).expect("a client");
+        assert_eq!(backing(&ledger, currency.id), [(0, 300)]);
+        assert_eq!(currency.name, "sleep");
+    }
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(children[0] as i32),
+        nix::sys::signal::Signal::SIGKILL,
+    )
+    .expect("a signal");
+    wait_for("the child to leave", || {
+        client_of(&client.ledger().expect("alive"), children[0]).is_none()
+    });
+}
+
+#[test]
+fn no_tickets_freeze_a_process_until_it_gets_some() {
+    let mut daemon = Daemon::private(&[]);
+    let client = daemon.client();
+    let worker = Worker::busy();
+    client.operate(adopt(worker.pid(), 0)).expect("adopted");
+    wait_for("the freeze", || state_of(worker.pid()) == 'T');
+    let currency = client.ledger().expect("alive");
+    assert!(client_of(&currency, worker.pid()).expect("a client").frozen);
+    client
+        .operate(Operation::SetTickets { pid: worker.pid(), amount: 100 })
+        .expect("it gets tickets");
+    wait_for("the thaw", || state_of(worker.pid()) == 'R');
+    client.operate(Operation::SetTickets { pid: worker.pid(), amount: 0 }).expect("they are taken");
+    wait_for("the freeze", || state_of(worker.pid()) == 'T');
+    // Frozen is not for ever: whoever kills allotd frees what it stopped.
+    daemon.kill();
+    wait_for("the guardian", || state_of(worker.pid()) == 'R');
+    assert_eq!(scheduling_of(worker.pid()), 0);
+}
+
+#[test]
+fn what_is_released_or_left_is_as_it_was() {
+    let mut daemon = Daemon::private(&[]);
+    let client = daemon.client();
+    let workers: Vec<Worker> = (0..6).map(|_| Worker::busy()).collect();
+    for worker in &workers {
+        client.operate(adopt(worker.pid(), 100)).expect("adopted");
+    }
+    wait_for("a draw", || workers.iter().any(|worker| scheduling_of(worker.pid()) == 5));
+    let first = workers[0].pid();
+    client.operate(Operation::Release { client: format!("pid:{first}").into() }).expect("released");
+    wait_for("the release", || scheduling_of(first) == 0);
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    assert_eq!(scheduling_of(first), 0, "nobody touches it any more");
+    assert!(daemon.stop().success());
+    for worker in &workers {
+        assert_eq!((scheduling_of(worker.pid()), state_of(worker.pid())), (0, 'R'));
+    }
+}
+
+#[test]
+fn a_returning_allotd_adopts_those_who_live_and_drops_the_others() {
+    let mut daemon = Daemon::private(&[]);
+    let client = daemon.client();
+    let (stays, goes) = (Worker::busy(), Worker::busy());
+    client.operate_all(vec![adopt(stays.pid(), 70), adopt(goes.pid(), 30)]).expect("adopted");
+    let (stays_pid, goes_pid) = (stays.pid(), goes.pid());
+    daemon.kill();
+    drop(goes);
+    daemon.launch();
+    let ledger = daemon.client().ledger().expect("alive");
+    let found = client_of(&ledger, stays_pid).expect("still a client");
+    assert_eq!(backing(&ledger, found.id), [(0, 70)]);
+    assert!(client_of(&ledger, goes_pid).is_none());
+}
+
+#[test]
+fn a_niced_job_takes_from_its_owner_and_gives_back() {
+    if !may_switch_users("a_niced_job_takes_from_its_owner_and_gives_back") {
+        return;
+    }
+    let daemon = system(&format!(
+        "[users]\nuids = \"{SOMEBODY}-{SOMEBODY_ELSE}\"\ncpu = 1000\n[processes]\ncpu = 500\n"
+    ));
+    let client = daemon.client();
+    let worker = Worker::shell("sleep 1000", SOMEBODY);
+    let other = Worker::shell("sleep 1000", SOMEBODY_ELSE);
+    wait_for("both to be placed", || {
+        let ledger = client.ledger().expect("alive");
+        [&worker, &other].iter().all(|worker| client_of(&ledger, worker.pid()).is_some())
+    });
+    let guaranteed = |pid: u32| {
+        let ledger = client.ledger().expect("alive");
+        client_of(&ledger, pid).expect("a client").resources[0].guaranteed
+    };
+    let others_before = guaranteed(other.pid());
+    let pid = worker.pid().to_string();
+    let output = daemon.allot(&["nice", "--tickets", "10", "--pid", &pid], SOMEBODY);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let ledger = client.ledger().expect("alive");
+    let niced = client_of(&ledger, worker.pid()).expect("a client");
+    let job = backing(&ledger, niced.id)[0].0;
+    let job = ledger.currencies.iter().find(|currency| currency.id == job).expect("a job");
+    assert_eq!(job.nature, Nature::Job);
+    assert_eq!(backing(&ledger, job.id), [(0, 10)]);
+    let home = ledger
+        .currencies
+        .iter()
+        .find(|currency| currency.nature == Nature::Pure && currency.owner == SOMEBODY)
+        .expect("a home");
+    assert_eq!(backing(&ledger, home.id), [(0, 990)]);
+    assert_eq!(guaranteed(other.pid()), others_before);
+    let home = home.id;
+    drop(worker);
+    wait_for("the loan to come back", || {
+        backing(&client.ledger().expect("alive"), home) == [(0, 1000)]
+    });
+    assert_eq!(guaranteed(other.pid()), others_before);
+}
+
+#[test]
+fn users_are_placed_by_the_policy_and_funded_anew_when_they_change() {
+    if !may_switch_users("users_are_placed_by_the_policy_and_funded_anew_when_they_change") {
+        return;
+    }
+    let mut daemon = system(&format!("[users]\nuids = \"{SOMEBODY}-{SOMEBODY_ELSE}\"\n"));
+    let client = daemon.client();
+    let worker = Worker::shell("sleep 1000 & wait", SOMEBODY);
+    wait_for("the worker and its child", || {
+        let ledger = client.ledger().expect("alive");
+        let children = children_of(worker.pid());
+        client_of(&ledger, worker.pid()).is_some()
+            && !children.is_empty()
+            && children.iter().all(|child| client_of(&ledger, *child).is_some())
+    });
+    let home_of = |pid: u32| {
+        let ledger = client.ledger().expect("alive");
+        let id = client_of(&ledger, pid).map(|currency| currency.id)?;
+        let issuer = backing(&ledger, id).first()?.0;
+        ledger.currencies.iter().find(|currency| currency.id == issuer).map(|home| home.owner)
+    };
+    assert_eq!(home_of(worker.pid()), Some(SOMEBODY));
+    // Root's process becomes somebody's, then runs on as such.
+    let script = format!(
+        "exec setpriv --reuid {SOMEBODY_ELSE} --regid {SOMEBODY_ELSE} --clear-groups sleep 1000"
+    );
+    let changing = Worker::shell(&script, 0);
+    wait_for("the changed user", || home_of(changing.pid()) == Some(SOMEBODY_ELSE));
+    // Root's own are not named by this policy.
+    let roots = Worker::shell("sleep 1000", 0);
+    assert_eq!(home_of(roots.pid()), None);
+    // What base tickets were set to survives logout and a restart.
+    let set = ["lsetbase", "-u", &SOMEBODY.to_string(), "400"];
+    let output = daemon.allot(&set, 0);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    drop(worker);
+    daemon.kill();
+    daemon.launch();
+    let again = Worker::shell("sleep 1000", SOMEBODY);
+    wait_for("the next login", || home_of(again.pid()) == Some(SOMEBODY));
+    let output = daemon.allot(&["ltix", "-u", &SOMEBODY.to_string()], SOMEBODY_ELSE);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && text.contains("400"), "{text}");
+}
+
+/// A system's allotd with this policy, which touches nothing.
+fn system(policy: &str) -> Daemon {
+    let daemon = Daemon::prepare(&["--enforcer", "none"]);
+    let path = daemon.dir.path().join("policy.toml");
+    std::fs::write(&path, policy).expect("a policy");
+    let mut daemon = daemon.with(&["--funding-policy", path.to_str().expect("text")]);
+    daemon.launch();
+    daemon
+}
