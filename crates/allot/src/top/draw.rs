@@ -25,18 +25,22 @@ const HELP: [&str; 12] = [
     "? close this",
 ];
 
-/// One frame in text, as wide as asked and as high as it takes to show every client.
+/// Lines of a frame besides clients and drift.
+const HEAD_AND_FOOT: usize = 5;
+
+/// One frame in text, without the line that names the keys, as wide as asked and as high as it takes to show every client.
 pub fn frame_as_text(model: &mut Model, columns: u16) -> String {
     let clients = model.latest().map_or(0, |sample| sample.clients.len());
     let drift = model.status.as_ref().map_or(0, |status| status.cpu.drift.len());
-    let lines = u16::try_from(clients.saturating_add(drift).saturating_add(8)).unwrap_or(u16::MAX);
+    let lines = u16::try_from(clients.saturating_add(drift).saturating_add(HEAD_AND_FOOT))
+        .unwrap_or(u16::MAX);
     // A backend in memory cannot fail.
     let mut terminal = ratatui::Terminal::new(TestBackend::new(columns.max(40), lines))
         .unwrap_or_else(|never| match never {});
     terminal.draw(|frame| draw(frame, model)).unwrap_or_else(|never| match never {});
     let buffer = terminal.backend().buffer();
     let mut text = String::new();
-    for y in 0..buffer.area.height {
+    for y in 0..buffer.area.height - 1 {
         let mut line = String::new();
         let mut x = 0;
         while x < buffer.area.width {
@@ -65,7 +69,7 @@ pub fn draw(frame: &mut Frame<'_>, model: &mut Model) {
     model.scroll_by(0);
     let rows = model.rows();
     let columns = Columns::of(frame.area().width, &rows);
-    frame.render_widget(Paragraph::new(columns.headings(model)), headings);
+    frame.render_widget(Paragraph::new(columns.headings()), headings);
     let lines: Vec<Line<'_>> = rows
         .iter()
         .skip(model.scroll)
@@ -152,10 +156,10 @@ impl Columns {
         let rest = usize::from(width).saturating_sub(7 + 1 + 1 + 1 + 9 + 1 + 8 + 2 + 8 + 2 + 8);
         let shares = rows.iter().flat_map(|row| [row.promised, row.measured]).flatten();
         let scale = shares.fold(0.01, f64::max);
-        let user = 8.min(rest / 5);
+        let user = 8.min(rest / 4);
         let rest = rest - user;
         if rest < 60 {
-            let bar = rest * 3 / 10;
+            let bar = rest / 4;
             Columns { user, command: rest - 2 * bar, from: 0, bar, scale }
         } else {
             let bar = (rest / 5).min(25);
@@ -164,7 +168,7 @@ impl Columns {
         }
     }
 
-    fn headings(&self, _model: &Model) -> Line<'static> {
+    fn headings(&self) -> Line<'static> {
         let from = if self.from > 0 { fit(" FROM", self.from + 1) } else { String::new() };
         let text = format!(
             "{} {} {}{from} {} {} {} {}",

@@ -1,0 +1,323 @@
+//! What is seen of a ledger and of samples: drawn from what allotd would send.
+
+use allot::graph::Graph;
+use allot::style::Style;
+use allot::top::{Model, SortBy, frame_as_text};
+use allot::tree::render;
+use serde_json::{Value, json};
+use wire::{LedgerView, Sample, Status};
+
+fn currency(id: u64, name: &str, nature: &str, worth: Value) -> Value {
+    let owner = match name {
+        "base" => (0, "root"),
+        "bob" => (1001, "bob"),
+        _ => (1000, "alice"),
+    };
+    json!({
+        "id": id, "name": name, "nature": nature, "owner": owner.0, "owner_name": owner.1,
+        "group": owner.0, "mode": "fci------", "grants": [], "process": null, "placed": false,
+        "frozen": false, "resources": worth,
+    })
+}
+
+fn worth(resource: &str, value: f64, guaranteed: f64, lent: u64, hard: u64) -> Value {
+    json!({
+        "resource": resource, "active": value > 0.0, "value": value, "guaranteed": guaranteed,
+        "lent": lent, "issued_soft": 0, "issued_hard": hard,
+    })
+}
+
+fn client(id: u64, command: &str, pid: u32, worth: Value) -> Value {
+    let mut client = currency(id, command, "client", worth);
+    client["process"] = json!({ "pid": pid, "start_time_ticks": 1, "command": command });
+    client
+}
+
+fn ticket(id: u64, issuer: u64, holder: u64, kind: &str, amount: u64, resource: &str) -> Value {
+    json!({
+        "id": id, "issuer": issuer, "holder": holder, "resource": resource, "kind": kind,
+        "amount": amount,
+    })
+}
+
+/// Alice and bob have the same; alice has a hard client, a shared project, a job and one client
+/// that is frozen; the project is funded by both.
+fn ledger() -> LedgerView {
+    let cpu = |value, guaranteed| json!([worth("cpu", value, guaranteed, 0, 0)]);
+    let mut frozen = client(7, "stuck", 104, cpu(0.0, 0.0));
+    frozen["frozen"] = json!(true);
+    let view = json!({
+        "sequence": 9,
+        "currencies": [
+            currency(0, "base", "base", json!([worth("cpu", 1.0, 1.0, 0, 0), worth("memory", 0.0, 1.0, 0, 0)])),
+            currency(1, "alice", "pure", json!([worth("cpu", 0.45, 0.45, 100, 200), worth("memory", 0.0, 1.0, 0, 0)])),
+            currency(2, "bob", "pure", cpu(0.5, 0.5)),
+            currency(3, "project", "pure", cpu(0.86, 0.86)),
+            client(4, "hard\u{1b}[2J", 101, cpu(0.09, 0.09)),
+            client(5, "make", 102, cpu(0.86, 0.86)),
+            currency(6, "job", "job", cpu(0.05, 0.05)),
+            frozen,
+            client(8, "long", 105, cpu(0.05, 0.05)),
+            client(9, "idle", 106, cpu(0.0, 0.1)),
+            currency(10, "later", "pure", json!([])),
+        ],
+        "tickets": [
+            ticket(1, 0, 1, "soft", 900, "cpu"),
+            ticket(2, 0, 2, "soft", 1000, "cpu"),
+            ticket(3, 1, 4, "hard", 200, "cpu"),
+            ticket(4, 1, 3, "soft", 500, "cpu"),
+            ticket(5, 2, 3, "soft", 500, "cpu"),
+            ticket(6, 3, 5, "soft", 1000, "cpu"),
+            ticket(7, 0, 6, "soft", 100, "cpu"),
+            ticket(8, 6, 8, "soft", 1000, "cpu"),
+            ticket(9, 1, 7, "soft", 0, "cpu"),
+            ticket(10, 2, 9, "soft", 100, "cpu"),
+            ticket(11, 0, 1, "soft", 10, "memory"),
+        ],
+    });
+    serde_json::from_value(view).expect("the fixture is a ledger")
+}
+
+#[test]
+fn a_tree() {
+    let expected = "\
+CURRENCY                 MODE       OWNER   TICKETS      NOW     SURE
+base                     fci------  root             100.0 %  100.0 %
+├─ alice                 fci------  alice       900   45.0 %   45.0 %  100 lent
+│  ├─ hard?[2J 101       fci------  alice  200 hard    9.0 %    9.0 %
+│  └─ soft_tix 800/1000
+│     ├─ project *       fci------  alice       500   86.0 %   86.0 %
+│     │  └─ make 102     fci------  alice      1000   86.0 %   86.0 %
+│     └─ stuck 104       fci------  alice         0    0.0 %    0.0 %  frozen
+├─ bob                   fci------  bob        1000   50.0 %   50.0 %
+│  ├─ project *          fci------  alice       500   86.0 %   86.0 %  see above
+│  └─ idle 106           fci------  alice       100    0.0 %   10.0 %  asleep
+└─ job #6                fci------  alice       100    5.0 %    5.0 %
+   └─ long 105           fci------  alice      1000    5.0 %    5.0 %
+without tickets:
+└─ later                 fci------  alice
+* funded by several: NOW and SURE are the sum
+";
+    assert_eq!(render(&ledger(), Some("cpu"), Style::PLAIN), expected);
+}
+
+#[test]
+fn a_tree_for_each_resource() {
+    let text = render(&ledger(), None, Style::PLAIN);
+    let (cpu, memory) = text.split_once("\nmemory\n").expect("two trees");
+    assert!(cpu.starts_with("cpu\n"), "{cpu}");
+    assert_eq!(
+        memory,
+        "\
+CURRENCY  MODE       OWNER  TICKETS    NOW     SURE
+base      fci------  root            0.0 %  100.0 %
+└─ alice  fci------  alice       10  0.0 %  100.0 %
+"
+    );
+}
+
+#[test]
+fn colours_only_where_asked() {
+    assert!(!render(&ledger(), None, Style::PLAIN).contains('\x1b'));
+    let coloured = render(&ledger(), None, Style::COLOURED);
+    assert!(coloured.contains("\x1b["));
+    assert!(!coloured.contains("\x1b[2J"), "a command's name moved the cursor");
+}
+
+/// Thousands of paths through few currencies must not become thousands of lines.
+#[test]
+fn a_dense_graph_stays_as_long_as_its_tickets() {
+    let mut view = ledger();
+    let pure = view.currencies[3].clone();
+    view.currencies = vec![view.currencies[0].clone()];
+    view.tickets.clear();
+    let levels = 20;
+    for level in 0..levels {
+        for side in 0..2 {
+            let id = 1 + level * 2 + side;
+            let mut one = pure.clone();
+            one.id = id;
+            one.name = format!("l{level}s{side}");
+            view.currencies.push(one);
+            let issuers = if level == 0 { vec![0] } else { vec![id - side - 2, id - side - 1] };
+            for issuer in issuers {
+                let number = view.tickets.len() as u64;
+                let json = ticket(number, issuer, id, "soft", 1, "cpu");
+                view.tickets.push(serde_json::from_value(json).expect("a ticket"));
+            }
+        }
+    }
+    let lines = render(&view, Some("cpu"), Style::PLAIN).lines().count();
+    assert_eq!(lines, 1 + 1 + view.tickets.len() + 1, "heading, base, tickets, footnote");
+}
+
+#[test]
+fn names_are_found_as_allotd_finds_them() {
+    let mut view = ledger();
+    let mut second = view.currencies[3].clone();
+    second.id = 11;
+    second.owner = 1001;
+    second.owner_name = "bob".to_owned();
+    view.currencies.push(second);
+    let graph = Graph::new(&view);
+    let find = |text: &str, uid| graph.find(text, uid).map(|one| one.id);
+    assert_eq!(find("base", 1).unwrap(), 0);
+    assert_eq!(find("#5", 1).unwrap(), 5);
+    assert_eq!(find("pid:104", 1).unwrap(), 7);
+    assert_eq!(find("alice", 1).unwrap(), 1);
+    assert_eq!(find("project", 1000).unwrap(), 3);
+    assert_eq!(find("project", 1001).unwrap(), 11);
+    assert_eq!(find("bob:project", 1000).unwrap(), 11);
+    assert_eq!(find("1000:project", 1001).unwrap(), 3);
+    let several = find("project", 7).unwrap_err().to_string();
+    assert!(several.contains("alice:project, bob:project"), "{several}");
+    for unknown in ["nobody", "#99", "#x", "pid:9", "pid:x", "carol:project", "make"] {
+        assert!(find(unknown, 1000).is_err(), "{unknown}");
+    }
+}
+
+#[test]
+fn papers_numbers() {
+    let view = ledger();
+    let graph = Graph::new(&view);
+    assert_eq!(graph.base_tickets(1000), Some(1000), "what is lent is still the user's");
+    assert_eq!(graph.base_tickets(1001), Some(1000));
+    assert_eq!(graph.base_tickets(1002), None);
+    assert_eq!(graph.process_tickets(5).map(|ticket| ticket.amount), Some(1000));
+    assert_eq!(graph.process_tickets(4), None, "hard tickets are no process tickets");
+}
+
+fn status() -> Status {
+    serde_json::from_value(json!({
+        "version": "0.1.0", "pid": 1, "uid": 0, "private": true, "state_dir": "/x", "sequence": 9,
+        "currencies": 11, "tickets": 11, "clients": 3, "life_source": "proc connector",
+        "cpu": {
+            "name": "user-level", "why": "works anywhere", "policy": "stride", "seed": 7,
+            "quantum_ns": 10_000_000, "cpus": [0, 1], "hold": "idle", "generation": 3,
+            "drift": ["process 105 has another policy"],
+        },
+    }))
+    .expect("the fixture is a status")
+}
+
+/// `seconds` after the first, clients having used what is given, in seconds.
+fn sample(seconds: u64, used: &[(u64, u32, &str, &str, f64)]) -> Sample {
+    let clients: Vec<Value> = used
+        .iter()
+        .map(|(id, pid, command, state, used)| {
+            json!({
+                "id": id, "pid": pid, "command": command, "state": state, "value": 0.5,
+                "promised_share": 0.5, "promised_ns": seconds * 1_000_000_000,
+                "used_ns": (used * 1e9) as u64, "wins": seconds * 50, "draws": seconds * 100,
+            })
+        })
+        .collect();
+    serde_json::from_value(json!({
+        "at_ns": 5_000_000_000_u64 + seconds * 1_000_000_000, "seats": 2, "generation": 3,
+        "draws": seconds * 100, "late": 1, "daemon_cpu_ns": seconds * 5_000_000, "clients": clients,
+    }))
+    .expect("the fixture is a sample")
+}
+
+fn model() -> Model {
+    let mut model = Model::default();
+    model.set_around(status(), ledger());
+    model.add_sample(sample(
+        0,
+        &[(4, 101, "hard", "running", 0.0), (5, 102, "make", "waiting", 0.0)],
+    ));
+    model.add_sample(sample(
+        2,
+        &[
+            (4, 101, "hard", "running", 1.0),
+            (5, 102, "make", "waiting", 3.0),
+            (9, 106, "idle", "sleeping", 0.0),
+        ],
+    ));
+    model
+}
+
+#[test]
+fn a_frame_of_top() {
+    let expected = "\
+allot 0.1.0 (private)  user-level stride, quantum 10 ms, 2 CPUs, 3 clients
+allotd used 0.5 % of a CPU; 200 draws, 1 late; shares over the last 2 s
+process 105 has another policy
+
+    PID USER     COMMAND      STATE     PROMISED        MEASURED            WINS
+    102 alice    make         waiting     50.0 % ████     75.0 % ██████      100
+    101 alice    hard         running     50.0 % ████     25.0 % ██          100
+    106 alice    idle         sleeping         –               –             100
+";
+    let frame = frame_as_text(&mut model(), 80);
+    assert!(frame.lines().all(|line| line.chars().count() <= 80), "{frame}");
+    assert_eq!(frame, expected);
+}
+
+#[test]
+fn a_wide_frame_says_who_funds() {
+    let frame = frame_as_text(&mut model(), 140);
+    assert!(frame.lines().any(|line| line.contains("make") && line.contains("project")), "{frame}");
+    assert!(frame.contains("FROM"));
+}
+
+#[test]
+fn narrow_frames_do_not_break() {
+    for columns in [1, 40, 50, 60] {
+        frame_as_text(&mut model(), columns);
+    }
+}
+
+#[test]
+fn rows_are_sorted_as_asked() {
+    let mut model = model();
+    let pids = |model: &Model| model.rows().iter().map(|row| row.pid).collect::<Vec<_>>();
+    assert_eq!(pids(&model), [102, 101, 106]);
+    model.sort = SortBy::Pid;
+    assert_eq!(pids(&model), [101, 102, 106]);
+    model.sort = SortBy::Command;
+    assert_eq!(pids(&model), [101, 106, 102]);
+    model.sort = SortBy::Error;
+    assert_eq!(pids(&model), [101, 102, 106]);
+    let mut sort = SortBy::default();
+    for _ in 0..5 {
+        sort = sort.next();
+    }
+    assert_eq!(sort, SortBy::default(), "the key comes round");
+}
+
+#[test]
+fn a_pause_holds_the_picture_and_loses_nothing() {
+    let mut model = model();
+    let before = model.rows();
+    model.pause();
+    model.add_sample(sample(3, &[(4, 101, "hard", "running", 3.0)]));
+    assert_eq!(model.rows(), before);
+    model.pause();
+    assert_eq!(model.rows().len(), 1);
+    assert_eq!(model.rows()[0].measured, Some(0.5));
+}
+
+#[test]
+fn the_window_moves_on() {
+    let mut model = model();
+    for seconds in 3..20 {
+        let used = if seconds < 10 { 0.0 } else { (seconds - 9) as f64 };
+        model.add_sample(sample(seconds, &[(4, 101, "hard", "running", used)]));
+    }
+    assert_eq!(model.window_ns(), 5_000_000_000);
+    assert_eq!(model.rows()[0].measured, Some(0.5), "what was long ago does not count");
+    // Another allotd has totals of its own.
+    model.add_sample(sample(1, &[(4, 101, "hard", "running", 0.0)]));
+    assert_eq!(model.rows()[0].measured, None);
+}
+
+#[test]
+fn scrolling_stays_within_what_there_is() {
+    let mut model = model();
+    model.page = 2;
+    model.scroll_by(i64::MAX);
+    assert_eq!(model.scroll, 1);
+    model.scroll_by(i64::MIN);
+    assert_eq!(model.scroll, 0);
+}
