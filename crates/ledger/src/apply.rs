@@ -195,10 +195,8 @@ impl Writer<'_> {
     }
 
     fn place(&mut self, client: CurrencyId, placements: &Placements) {
-        let last = placements
-            .levels
-            .iter()
-            .fold(BASE, |issuer, level| self.ensure_level(issuer, level));
+        let last =
+            placements.levels.iter().fold(BASE, |issuer, level| self.ensure_level(issuer, level));
         for funding in &placements.process {
             let funding = self.fit(last, funding, 0);
             self.fund(client, last, &funding);
@@ -226,9 +224,8 @@ impl Writer<'_> {
         }
         let given = known.as_ref().map_or(&[][..], |home| &home.given);
         let amount_in = |list: &[Funding], wanted: &Funding| {
-            let same = |other: &&Funding| {
-                other.resource == wanted.resource && other.kind == wanted.kind
-            };
+            let same =
+                |other: &&Funding| other.resource == wanted.resource && other.kind == wanted.kind;
             list.iter().find(same).map(|funding| funding.amount)
         };
         for old in given.iter().filter(|old| amount_in(&level.funding, old).is_none()) {

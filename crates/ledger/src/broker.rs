@@ -124,9 +124,7 @@ impl Broker<'_> {
                     _ => Err(Refusal::NotClient(*client)),
                 }
             }
-            Intent::Nice { client, resource, amount } => {
-                self.check_nice(client, resource, *amount)
-            }
+            Intent::Nice { client, resource, amount } => self.check_nice(client, resource, *amount),
             Intent::SetBase { uid, placements, amount } => {
                 self.check_set_base(*uid, placements, *amount)
             }
@@ -167,9 +165,7 @@ impl Broker<'_> {
         }
         match self.ledger.named(owner, name) {
             None => Ok(()),
-            Some(currency) => {
-                Err(Refusal::NameTaken { owner, name: name.to_owned(), currency })
-            }
+            Some(currency) => Err(Refusal::NameTaken { owner, name: name.to_owned(), currency }),
         }
     }
 
@@ -286,9 +282,8 @@ impl Broker<'_> {
         if lent > 0 && amount <= lent {
             return Err(Refusal::BelowLent { uid, lent });
         }
-        let held = home.and_then(|home| {
-            self.ledger.held(home, BASE, &Resource::Cpu, TicketKind::Soft)
-        });
+        let held =
+            home.and_then(|home| self.ledger.held(home, BASE, &Resource::Cpu, TicketKind::Soft));
         let before = held.map_or(0, |(_, ticket)| ticket.amount);
         let (resource, kind) = (Resource::Cpu, TicketKind::Soft);
         self.room(self.currency(BASE)?, &Funding { resource, kind, amount }, before)

@@ -7,9 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Identifies a currency: the paper's *cid* (paper 1, 5.1). Never used again.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CurrencyId(pub u64);
 

@@ -191,9 +191,9 @@ impl Ledger {
 
     /// The named currencies of an owner, in order of name.
     pub(crate) fn names_of(&self, owner: u32) -> impl Iterator<Item = CurrencyId> {
-        self.by_name.range((owner, String::new())..).map_while(move |((uid, _), id)| {
-            (*uid == owner).then_some(*id)
-        })
+        self.by_name
+            .range((owner, String::new())..)
+            .map_while(move |((uid, _), id)| (*uid == owner).then_some(*id))
     }
 
     /// How many pure currencies and jobs a uid owns.
@@ -290,9 +290,8 @@ impl Ledger {
                 if now.map(|currency| &currency.record) != before.as_deref() {
                     return Err(format!("currency {id} is not what it was"));
                 }
-                let bare = |currency: &Currency| {
-                    currency.backing.is_empty() && currency.issued.is_empty()
-                };
+                let bare =
+                    |currency: &Currency| currency.backing.is_empty() && currency.issued.is_empty();
                 if after.is_none() && !now.is_some_and(bare) {
                     return Err(format!("currency {id} is removed with tickets left"));
                 }

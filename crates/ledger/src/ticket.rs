@@ -14,16 +14,12 @@ pub const AMOUNT_MAX: u64 = 1_000_000_000;
 pub const ISSUED_MAX: u64 = 1 << 50;
 
 /// Identifies a ticket. Never used again once its ticket is revoked.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TicketId(pub u64);
 
 /// How a ticket's amount becomes a share of its issuer's value (paper 1, 3.3).
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TicketKind {
     /// A relative share: the amount over the issuer's active soft tickets.

@@ -1,0 +1,322 @@
+//! The auditor: holds the ledger and the valuation to theorems 1, 3 and 4 and to their own
+//! books, against the [naive model](crate::model).
+
+use crate::fraction::Fraction;
+use crate::model::{Model, Values};
+use ledger::{
+    AMOUNT_MAX, BACKERS_MAX, BASE, Change, CurrencyId, DEPTH_MAX, HARD_TOTAL, ISSUED_MAX, Issued,
+    Ledger, Misfit, Nature, Resource, TicketKind,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use valuation::{Graph, WHOLE};
+
+/// What the auditor found wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// Theorem 4.
+    #[error("no cycle: the {0} tickets form one")]
+    Cycle(Resource),
+    /// Theorem 1, or a value that is not what the rules say.
+    #[error("conservation: {0}")]
+    Conservation(String),
+    /// Theorem 3.
+    #[error("reservation: {0}")]
+    Reservation(String),
+    /// The ledger's totals, indexes or limits.
+    #[error("books: {0}")]
+    Books(String),
+    /// Snapshot, replay, undo or the incremental graph went another way.
+    #[error("replay: {0}")]
+    Replay(String),
+}
+
+impl From<Misfit> for Fault {
+    fn from(misfit: Misfit) -> Fault {
+        Fault::Replay(misfit.to_string())
+    }
+}
+
+macro_rules! hold {
+    ($fault:ident, $condition:expr, $($words:tt)+) => {
+        if !$condition {
+            return Err(Fault::$fault(format!($($words)+)));
+        }
+    };
+}
+
+/// Family currencies and the policy's levels may lie below a path of [`DEPTH_MAX`].
+const DEPTH_BEYOND: usize = 8;
+
+/// Check one resource's graph, with `clients` active in it, against the model.
+///
+/// The bounds: each value falls short of the exact one by less than one part of [`WHOLE`] for
+/// every division on the way to it; the active clients together by less than the number of
+/// active tickets plus the number of currencies that issue them, and not at all where no
+/// ticket is.
+///
+/// # Errors
+/// The first fault.
+pub fn audit_values(
+    ledger: &Ledger,
+    graph: &mut Graph,
+    clients: &BTreeSet<CurrencyId>,
+) -> Result<(), Fault> {
+    let resource = graph.resource().clone();
+    let model = Model::of(ledger, &resource).ok_or(Fault::Cycle(resource))?;
+    audit_against(ledger, graph, clients, &model, &Sure::of(&model))
+}
+
+/// What does not depend on who is active.
+#[derive(Clone, Debug)]
+pub struct Sure {
+    guaranteed: Values,
+    reserved: Values,
+}
+
+impl Sure {
+    /// A model's.
+    pub fn of(model: &Model) -> Sure {
+        Sure { guaranteed: model.guaranteed(), reserved: model.reserved() }
+    }
+}
+
+/// [`audit_values`] with the model at hand.
+///
+/// # Errors
+/// The first fault.
+pub fn audit_against(
+    ledger: &Ledger,
+    graph: &mut Graph,
+    clients: &BTreeSet<CurrencyId>,
+    model: &Model,
+    sure: &Sure,
+) -> Result<(), Fault> {
+    let now = model.now(clients);
+    let Sure { guaranteed, reserved } = sure;
+    // The bound of each single value costs a walk: of large graphs only a sample is checked.
+    let stride = ledger.currency_count() / 1000 + 1;
+    let mut sum = 0;
+    let mut exact_sum = Fraction::zero();
+    for (index, currency) in ledger.currencies().enumerate() {
+        let (id, place) = (currency.id, model.place(currency.id));
+        let (value, sure) = (graph.value(id), graph.guaranteed(id));
+        hold!(
+            Replay,
+            graph.is_active(id) == now.is_active(place),
+            "{id} is active: {}, by the rules: {}",
+            graph.is_active(id),
+            now.is_active(place)
+        );
+        if index % stride == 0 {
+            near("value", id, value, model, &now, place)?;
+            near("guaranteed value", id, sure, model, guaranteed, place)?;
+        }
+        hold!(
+            Reservation,
+            reserved.value(place) <= guaranteed.value(place),
+            "{id} has {} reserved and is sure of {}",
+            reserved.value(place),
+            guaranteed.value(place)
+        );
+        if now.is_active(place) {
+            hold!(Reservation, value >= sure, "{id} is worth {value}, below its sure {sure}");
+        }
+        if currency.is_client() {
+            hold!(
+                Books,
+                graph.is_funded(id) == model.is_funded(id),
+                "{id} is funded: {}",
+                graph.is_funded(id)
+            );
+            sum += value;
+            exact_sum = exact_sum.plus(now.value(place));
+        }
+    }
+    hold!(Conservation, sum <= WHOLE, "active clients are worth {sum} of {WHOLE} parts");
+    let root = model.place(BASE);
+    if now.is_active(root) {
+        hold!(Conservation, exact_sum == Fraction::one(), "the rules give away {exact_sum}");
+        let (tickets, issuers) = model.active_tickets(&now);
+        hold!(
+            Conservation,
+            WHOLE - sum < tickets + issuers,
+            "{} parts were lost by {tickets} active tickets of {issuers} issuers",
+            WHOLE - sum
+        );
+    } else {
+        hold!(Conservation, exact_sum.is_zero() && sum == 0, "{sum} parts from nowhere");
+    }
+    let listed: BTreeSet<CurrencyId> = graph.active_clients().collect();
+    hold!(Replay, listed == *clients, "active clients are {listed:?}, not {clients:?}");
+    Ok(())
+}
+
+fn near(
+    what: &str,
+    id: CurrencyId,
+    value: u64,
+    model: &Model,
+    values: &Values,
+    place: usize,
+) -> Result<(), Fault> {
+    let exact = parts(values.value(place));
+    let bound = model.divisions(values, place);
+    let high = Fraction::new(value, 1);
+    let low = Fraction::new(value + bound, 1);
+    hold!(
+        Conservation,
+        high <= exact && (exact < low || high == exact),
+        "the {what} of {id} is {value}, exactly {exact}, bound {bound}"
+    );
+    Ok(())
+}
+
+fn parts(fraction: &Fraction) -> Fraction {
+    fraction.times(WHOLE, 1)
+}
+
+/// Check that a graph that followed every change is the one that the ledger gives from scratch.
+///
+/// # Errors
+/// The first fault.
+pub fn audit_increments(
+    ledger: &Ledger,
+    graph: &mut Graph,
+    clients: &BTreeSet<CurrencyId>,
+) -> Result<(), Fault> {
+    let mut fresh = Graph::of(ledger, graph.resource().clone());
+    for client in clients {
+        fresh.set_active(*client, true);
+    }
+    for currency in ledger.currencies() {
+        let id = currency.id;
+        let kept = (graph.is_active(id), graph.value(id), graph.guaranteed(id));
+        let anew = (fresh.is_active(id), fresh.value(id), fresh.guaranteed(id));
+        hold!(Replay, kept == anew, "{id}: (active, value, sure) {kept:?}, from scratch {anew:?}");
+    }
+    Ok(())
+}
+
+/// Check the ledger's totals, indexes and limits by counting again.
+///
+/// # Errors
+/// The first fault.
+pub fn audit_books(ledger: &Ledger) -> Result<(), Fault> {
+    let mut backing: BTreeMap<CurrencyId, Vec<_>> = BTreeMap::new();
+    let mut issued: BTreeMap<CurrencyId, Vec<_>> = BTreeMap::new();
+    let mut totals: BTreeMap<(CurrencyId, Resource), Issued> = BTreeMap::new();
+    let mut held = BTreeSet::new();
+    for (id, ticket) in ledger.tickets() {
+        backing.entry(ticket.holder).or_default().push(id);
+        issued.entry(ticket.issuer).or_default().push(id);
+        let total = totals.entry((ticket.issuer, ticket.resource.clone())).or_default();
+        total.tickets += 1;
+        let most = match ticket.kind {
+            TicketKind::Soft => {
+                total.soft += ticket.amount;
+                AMOUNT_MAX
+            }
+            TicketKind::Hard => {
+                total.hard += ticket.amount;
+                HARD_TOTAL
+            }
+        };
+        hold!(Books, ticket.amount <= most, "ticket {} has {}", id.0, ticket.amount);
+        let one = (ticket.holder, ticket.issuer, ticket.resource.clone(), ticket.kind);
+        hold!(Books, held.insert(one), "ticket {} is a second of its kind", id.0);
+    }
+    for ((issuer, resource), total) in &totals {
+        let kept = ledger.currency(*issuer).map(|currency| currency.issued_of(resource));
+        hold!(Books, kept == Some(*total), "{issuer} counts {kept:?} of {resource}: {total:?}");
+        hold!(
+            Books,
+            total.soft <= ISSUED_MAX && total.hard <= HARD_TOTAL,
+            "{issuer} has issued {total:?} of {resource}"
+        );
+    }
+    let mut lent: BTreeMap<(CurrencyId, Resource), u64> = BTreeMap::new();
+    let mut names = BTreeSet::new();
+    let mut clients = Vec::new();
+    for currency in ledger.currencies() {
+        let (id, record) = (currency.id, &currency.record);
+        let own = |all: &BTreeMap<CurrencyId, Vec<_>>| all.get(&id).cloned().unwrap_or_default();
+        hold!(Books, currency.backing.iter().copied().eq(own(&backing)), "what {id} holds");
+        hold!(Books, currency.issued.iter().copied().eq(own(&issued)), "what {id} has issued");
+        match &record.nature {
+            Nature::Base => {
+                hold!(Books, id == BASE && currency.backing.is_empty(), "{id} is no base");
+            }
+            Nature::Pure => {}
+            Nature::Job { loans } => {
+                hold!(Books, !currency.issued.is_empty(), "job {id} funds nobody");
+                let mut whole: BTreeMap<&Resource, u64> = BTreeMap::new();
+                for loan in loans {
+                    *lent.entry((loan.lender, loan.resource.clone())).or_default() += loan.amount;
+                    *whole.entry(&loan.resource).or_default() += loan.amount;
+                }
+                for (resource, amount) in whole {
+                    let kept = ledger.held(id, BASE, resource, TicketKind::Soft);
+                    let kept = kept.map(|(_, ticket)| ticket.amount);
+                    hold!(Books, kept == Some(amount), "job {id} was lent {amount}, has {kept:?}");
+                }
+            }
+            Nature::Client { process, .. } => {
+                hold!(Books, currency.issued.is_empty(), "client {id} issues tickets");
+                hold!(Books, ledger.client_of(*process) == Some(id), "{process} is not {id}");
+                clients.push((*process, id));
+            }
+        }
+        if matches!(record.nature, Nature::Base | Nature::Pure) {
+            let named = ledger.named(record.owner, &record.name);
+            hold!(Books, named == Some(id), "{} names {named:?}, not {id}", record.name);
+            hold!(Books, names.insert((record.owner, &record.name)), "two {}", record.name);
+        }
+        hold!(Books, currency.backing.len() <= BACKERS_MAX, "{id} holds too many tickets");
+    }
+    clients.sort_unstable();
+    hold!(Books, ledger.clients().eq(clients), "the index of processes");
+    for ((lender, resource), amount) in lent {
+        let kept = ledger.lent(lender, &resource);
+        hold!(Books, kept == amount, "{lender} lent {amount} {resource}, counted {kept}");
+    }
+    for (key, home) in ledger.homes() {
+        let pure = ledger.currency(home.currency).map(|c| c.record.nature == Nature::Pure);
+        hold!(Books, pure == Some(true), "{key} is kept by {}", home.currency);
+    }
+    audit_depth(ledger)
+}
+
+fn audit_depth(ledger: &Ledger) -> Result<(), Fault> {
+    // As many rounds as the longest allowed path: what still grows then is deeper, or a cycle.
+    let mut depth: BTreeMap<CurrencyId, usize> = BTreeMap::new();
+    for _ in 0..=DEPTH_MAX + DEPTH_BEYOND {
+        let mut grown = false;
+        for (_, ticket) in ledger.tickets() {
+            let below = depth.get(&ticket.issuer).copied().unwrap_or(0) + 1;
+            let known = depth.entry(ticket.holder).or_default();
+            if *known < below {
+                *known = below;
+                grown = true;
+            }
+        }
+        if !grown {
+            return Ok(());
+        }
+    }
+    Err(Fault::Books("a path from base is too long, or a cycle".to_owned()))
+}
+
+/// Check that a snapshot is the whole ledger, and that the changes since its beginning are.
+///
+/// # Errors
+/// The first fault.
+pub fn audit_copies(ledger: &Ledger, start: &Ledger, changes: &[Change]) -> Result<(), Fault> {
+    let restored = Ledger::restore(ledger.snapshot())?;
+    hold!(Replay, restored == *ledger, "the snapshot restores another ledger");
+    let mut replayed = start.clone();
+    replayed.replay(changes.to_vec())?;
+    hold!(Replay, replayed == *ledger, "the changes replay to another ledger");
+    replayed.undo(changes.to_vec());
+    hold!(Replay, replayed == *start, "the changes undone are not the beginning");
+    Ok(())
+}

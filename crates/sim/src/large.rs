@@ -1,0 +1,122 @@
+//! Random large funding graphs: thousands of currencies, deep, soft and hard, some clients
+//! funded by several, against the [naive model](crate::model).
+
+use crate::auditor::{Fault, audit_books, audit_increments, audit_values};
+use ledger::{
+    BASE, Change, CurrencyId, CurrencyRecord, HARD_TOTAL, Ledger, Mode, Nature, ProcessIdentity,
+    Resource, Ticket, TicketId, TicketKind,
+};
+use rand_core::{RngCore, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use std::collections::BTreeSet;
+use valuation::Graph;
+
+/// A random ledger of about `currencies`, the deepest path at most `depth` below base; half of
+/// them are clients.
+pub fn random_ledger(rng: &mut impl RngCore, currencies: usize, depth: usize) -> Ledger {
+    let mut below = |count: u64| rng.next_u64() % count.max(1);
+    let mut ledger = Ledger::new(0, 0);
+    let mut changes = Vec::new();
+    let pure = currencies / 2;
+    // Level of each pure currency: it is funded from lesser ones.
+    let mut levels: Vec<usize> = vec![0];
+    let mut hard = vec![0; pure + 1];
+    let mut next_ticket = 0;
+    for number in 1..=currencies {
+        let id = CurrencyId(number as u64);
+        let process = ProcessIdentity { pid: number as u32, start_time_ticks: 1 };
+        let client = number > pure;
+        changes.push(Change::Currency {
+            id,
+            before: None,
+            after: Some(Box::new(CurrencyRecord {
+                name: if client { String::new() } else { format!("c{number}") },
+                owner: 1,
+                group: 1,
+                mode: Mode::PRIVATE,
+                grants: Vec::new(),
+                nature: if client {
+                    Nature::Client { process, placed: false }
+                } else {
+                    Nature::Pure
+                },
+            })),
+        });
+        let mut level = 0;
+        let mut issuers = BTreeSet::new();
+        for _ in 0..1 + u64::from(below(5) == 0) {
+            // Mostly a late currency, so that paths grow long; never beyond the depth.
+            let known = levels.len() as u64;
+            let newest = known - 1 - below(known.min(40));
+            let any = if below(4) == 0 { below(known) } else { newest } as usize;
+            let issuer = if levels[any] + 1 < depth { any } else { 0 };
+            issuers.insert(issuer);
+        }
+        for issuer in issuers {
+            level = level.max(levels[issuer] + 1);
+            let room = HARD_TOTAL - hard[issuer];
+            let (kind, amount) = match below(6) {
+                0 if room > 0 => (TicketKind::Hard, 1 + below(room.min(200))),
+                1 => (TicketKind::Soft, below(3)),
+                _ => (TicketKind::Soft, 1 + below(1000)),
+            };
+            if kind == TicketKind::Hard {
+                hard[issuer] += amount;
+            }
+            let issuer = CurrencyId(issuer as u64);
+            let ticket = Ticket { issuer, holder: id, resource: Resource::Cpu, kind, amount };
+            let after = Some(ticket);
+            changes.push(Change::Ticket { id: TicketId(next_ticket), before: None, after });
+            next_ticket += 1;
+        }
+        if !client {
+            levels.push(level);
+        }
+    }
+    ledger.replay(changes).expect("it was made to fit");
+    ledger
+}
+
+/// Check a random graph with everybody active, then after each of `rounds` in which some clients
+/// come and go and some tickets change.
+///
+/// # Errors
+/// The first fault.
+pub fn check(seed: u64, currencies: usize, depth: usize, rounds: usize) -> Result<(), Fault> {
+    let mut rng = Pcg64Mcg::seed_from_u64(seed);
+    let mut ledger = random_ledger(&mut rng, currencies, depth);
+    audit_books(&ledger)?;
+    let mut graph = Graph::of(&ledger, Resource::Cpu);
+    let mut active: BTreeSet<CurrencyId> = ledger.clients().map(|(_, id)| id).collect();
+    for client in &active {
+        graph.set_active(*client, true);
+    }
+    let everybody = active.clone();
+    for _ in 0..rounds {
+        audit_values(&ledger, &mut graph, &active)?;
+        audit_increments(&ledger, &mut graph, &active)?;
+        for client in &everybody {
+            if rng.next_u32().is_multiple_of(4) && graph.set_active(*client, false) {
+                active.remove(client);
+            } else if rng.next_u32().is_multiple_of(3) {
+                graph.set_active(*client, true);
+                active.insert(*client);
+            }
+        }
+        let soft: Vec<(TicketId, Ticket)> = ledger
+            .tickets()
+            .filter(|(_, t)| t.kind == TicketKind::Soft && t.issuer != BASE)
+            .map(|(id, ticket)| (id, ticket.clone()))
+            .collect();
+        for (id, before) in soft {
+            if rng.next_u32().is_multiple_of(20) {
+                let amount = u64::from(rng.next_u32() % 50);
+                let after = Some(Ticket { amount, ..before.clone() });
+                let change = Change::Ticket { id, before: Some(before), after };
+                graph.follow(&change);
+                ledger.replay(vec![change])?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,259 @@
+//! The naive model: what the papers' rules say that everybody is due, in exact fractions.
+//!
+//! Written from paper 1 (2.1, 3.3, figure 4) and from nothing else: it takes the ledger's bare
+//! lists of currencies and tickets, makes every soft-ticket subcurrency a node of its own, and
+//! computes everything from the root down, from scratch, each time.
+
+use crate::fraction::Fraction;
+use ledger::{BASE, CurrencyId, HARD_TOTAL, Ledger, Resource, TicketKind};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A node of the graph with its subcurrencies made explicit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Name {
+    /// A currency of the ledger.
+    Currency(CurrencyId),
+    /// The *soft_tix* subcurrency of one that has issued hard tickets.
+    SoftTix(CurrencyId),
+}
+
+#[derive(Clone, Debug)]
+struct Backing {
+    issuer: usize,
+    amount: u64,
+}
+
+/// One resource's graph.
+#[derive(Clone, Debug)]
+pub struct Model {
+    names: Vec<Name>,
+    places: BTreeMap<Name, usize>,
+    backing: Vec<Vec<Backing>>,
+    // From base down.
+    order: Vec<usize>,
+    // Whether what a node issues are hard tickets, of which there are always 1000.
+    issues_hard: Vec<bool>,
+}
+
+/// Who is active and what everybody is worth.
+#[derive(Clone, Debug)]
+pub struct Values {
+    active: Vec<bool>,
+    values: Vec<Fraction>,
+}
+
+impl Model {
+    /// The graph of one resource; `None` where it has a cycle.
+    pub fn of(ledger: &Ledger, resource: &Resource) -> Option<Model> {
+        let tickets: Vec<_> = ledger
+            .tickets()
+            .map(|(_, ticket)| ticket)
+            .filter(|ticket| ticket.resource == *resource)
+            .collect();
+        let mut hard: BTreeMap<CurrencyId, u64> = BTreeMap::new();
+        for ticket in tickets.iter().filter(|ticket| ticket.kind == TicketKind::Hard) {
+            *hard.entry(ticket.issuer).or_default() += ticket.amount;
+        }
+        let mut names: Vec<Name> =
+            ledger.currencies().map(|currency| Name::Currency(currency.id)).collect();
+        names.extend(hard.keys().map(|id| Name::SoftTix(*id)));
+        let places: BTreeMap<Name, usize> =
+            names.iter().enumerate().map(|(place, name)| (*name, place)).collect();
+        let mut backing = vec![Vec::new(); names.len()];
+        let mut issues_hard = vec![false; names.len()];
+        for (id, issued) in &hard {
+            let issuer = places[&Name::Currency(*id)];
+            issues_hard[issuer] = true;
+            let amount = HARD_TOTAL.checked_sub(*issued).expect("at most 1000 hard tickets");
+            backing[places[&Name::SoftTix(*id)]].push(Backing { issuer, amount });
+        }
+        for ticket in tickets {
+            let soft_tix = ticket.kind == TicketKind::Soft && hard.contains_key(&ticket.issuer);
+            let issuer =
+                if soft_tix { Name::SoftTix(ticket.issuer) } else { Name::Currency(ticket.issuer) };
+            let issuer = places[&issuer];
+            let holder = places[&Name::Currency(ticket.holder)];
+            backing[holder].push(Backing { issuer, amount: ticket.amount });
+        }
+        let order = from_the_top(&backing)?;
+        Some(Model { names, places, backing, order, issues_hard })
+    }
+
+    /// Who is worth what while `clients` compete.
+    pub fn now(&self, clients: &BTreeSet<CurrencyId>) -> Values {
+        let mut active: Vec<bool> = self
+            .names
+            .iter()
+            .map(|name| matches!(name, Name::Currency(id) if clients.contains(id)))
+            .collect();
+        // Issuers of what backs the active are active; a subcurrency's currency is, whatever
+        // the subcurrency still gets.
+        for &holder in self.order.iter().rev() {
+            if active[holder] {
+                let soft_tix = matches!(self.names[holder], Name::SoftTix(_));
+                for ticket in &self.backing[holder] {
+                    if ticket.amount > 0 || soft_tix {
+                        active[ticket.issuer] = true;
+                    }
+                }
+            }
+        }
+        let total = self.totals(&active);
+        self.divide(active, &total)
+    }
+
+    /// What everybody is worth when every ticket is active, and of the hard ones all 1000.
+    pub fn guaranteed(&self) -> Values {
+        let active = vec![true; self.names.len()];
+        let mut total = self.totals(&active);
+        for (place, hard) in self.issues_hard.iter().enumerate() {
+            if *hard {
+                total[place] = HARD_TOTAL;
+            }
+        }
+        self.divide(active, &total)
+    }
+
+    /// What paths of hard tickets alone are worth: the fixed shares of paper 1, 3.3.
+    pub fn reserved(&self) -> Values {
+        let mut values = vec![Fraction::zero(); self.names.len()];
+        for &place in &self.order {
+            values[place] = match self.names[place] {
+                Name::Currency(BASE) => Fraction::one(),
+                Name::SoftTix(_) => Fraction::zero(),
+                Name::Currency(_) => self.backing[place]
+                    .iter()
+                    .filter(|ticket| self.issues_hard[ticket.issuer])
+                    .map(|ticket| values[ticket.issuer].times(ticket.amount, HARD_TOTAL))
+                    .fold(Fraction::zero(), |sum, value| sum.plus(&value)),
+            };
+        }
+        Values { active: vec![true; self.names.len()], values }
+    }
+
+    fn totals(&self, active: &[bool]) -> Vec<u64> {
+        let mut totals = vec![0; self.names.len()];
+        for (holder, tickets) in self.backing.iter().enumerate() {
+            for ticket in tickets.iter().filter(|_| active[holder]) {
+                totals[ticket.issuer] += ticket.amount;
+            }
+        }
+        totals
+    }
+
+    fn divide(&self, active: Vec<bool>, totals: &[u64]) -> Values {
+        let mut values = vec![Fraction::zero(); self.names.len()];
+        for &place in &self.order {
+            if self.names[place] == Name::Currency(BASE) {
+                values[place] = Fraction::one();
+                continue;
+            }
+            if !active[place] {
+                continue;
+            }
+            let mut value = Fraction::zero();
+            for ticket in &self.backing[place] {
+                if ticket.amount > 0 {
+                    let whole = &values[ticket.issuer];
+                    value = value.plus(&whole.times(ticket.amount, totals[ticket.issuer]));
+                } else if totals[ticket.issuer] == 0 && self.is_soft_tix(place) {
+                    // All 1000 are issued and none of them is active: nobody else competes.
+                    value = value.plus(&values[ticket.issuer]);
+                }
+            }
+            values[place] = value;
+        }
+        Values { active, values }
+    }
+
+    fn is_soft_tix(&self, place: usize) -> bool {
+        matches!(self.names[place], Name::SoftTix(_))
+    }
+
+    /// A currency's place, for [`Values`].
+    pub fn place(&self, id: CurrencyId) -> usize {
+        self.places[&Name::Currency(id)]
+    }
+
+    /// Whether tickets of positive amounts lead from base to it.
+    pub fn is_funded(&self, id: CurrencyId) -> bool {
+        let mut reached = vec![false; self.names.len()];
+        for &place in &self.order {
+            reached[place] = self.names[place] == Name::Currency(BASE)
+                || self.backing[place].iter().any(|ticket| {
+                    (ticket.amount > 0 || self.is_soft_tix(place)) && reached[ticket.issuer]
+                });
+        }
+        reached[self.place(id)]
+    }
+
+    /// How many divisions with a remainder lie on the way to the value of a node: the active
+    /// tickets that it and those above it hold, a subcurrency's own ticket among them.
+    pub fn divisions(&self, values: &Values, place: usize) -> u64 {
+        let mut seen = BTreeSet::from([place]);
+        let mut open = vec![place];
+        let mut count = 0;
+        while let Some(node) = open.pop() {
+            for ticket in &self.backing[node] {
+                let divides = ticket.amount > 0 && values.active[node];
+                count += u64::from(divides);
+                if (divides || self.is_soft_tix(node)) && seen.insert(ticket.issuer) {
+                    open.push(ticket.issuer);
+                }
+            }
+        }
+        count
+    }
+
+    /// All active tickets of positive amounts, and how many currencies issue them.
+    pub fn active_tickets(&self, values: &Values) -> (u64, u64) {
+        let mut tickets = 0;
+        let mut issuers = BTreeSet::new();
+        for (holder, name) in self.names.iter().enumerate() {
+            if values.active[holder] && matches!(name, Name::Currency(_)) {
+                for ticket in self.backing[holder].iter().filter(|ticket| ticket.amount > 0) {
+                    tickets += 1;
+                    issuers.insert(match self.names[ticket.issuer] {
+                        Name::Currency(id) | Name::SoftTix(id) => id,
+                    });
+                }
+            }
+        }
+        (tickets, issuers.len() as u64)
+    }
+}
+
+impl Values {
+    /// Whether a node competes.
+    pub fn is_active(&self, place: usize) -> bool {
+        self.active[place]
+    }
+
+    /// Its value as a part of base's.
+    pub fn value(&self, place: usize) -> &Fraction {
+        &self.values[place]
+    }
+}
+
+/// Every node after those that back it; `None` where that cannot be.
+fn from_the_top(backing: &[Vec<Backing>]) -> Option<Vec<usize>> {
+    let mut missing: Vec<usize> = backing.iter().map(Vec::len).collect();
+    let mut issued = vec![Vec::new(); backing.len()];
+    for (holder, tickets) in backing.iter().enumerate() {
+        for ticket in tickets {
+            issued[ticket.issuer].push(holder);
+        }
+    }
+    let mut order: Vec<usize> = (0..backing.len()).filter(|place| missing[*place] == 0).collect();
+    let mut next = 0;
+    while let Some(&place) = order.get(next) {
+        for &holder in &issued[place] {
+            missing[holder] -= 1;
+            if missing[holder] == 0 {
+                order.push(holder);
+            }
+        }
+        next += 1;
+    }
+    (order.len() == backing.len()).then_some(order)
+}

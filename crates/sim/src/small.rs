@@ -1,0 +1,201 @@
+//! All small funding graphs: every shape, every choice of amounts from a small set, every set of
+//! active clients, against the [naive model](crate::model).
+//!
+//! Left out are only graphs in which a pure currency is not funded or funds nobody: for its
+//! neighbours it is as if it were not there, and those are the graphs of one currency less.
+
+use crate::auditor::{Fault, Sure, audit_against, audit_increments};
+use crate::model::Model;
+use ledger::{
+    BASE, Change, CurrencyId, CurrencyRecord, HARD_TOTAL, Ledger, Mode, Nature, ProcessIdentity,
+    Resource, Ticket, TicketId, TicketKind,
+};
+use std::collections::BTreeSet;
+use valuation::Graph;
+
+/// Which graphs.
+#[derive(Clone, Copy, Debug)]
+pub struct Set {
+    /// Pure currencies between base and the clients.
+    pub pure: usize,
+    /// Clients.
+    pub clients: usize,
+    /// The most tickets.
+    pub tickets: usize,
+    /// The tickets that one currency can hold of another.
+    pub choices: &'static [&'static [(TicketKind, u64)]],
+}
+
+/// How many there were.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Count {
+    /// Graphs.
+    pub graphs: u64,
+    /// Graphs times sets of active clients.
+    pub activities: u64,
+}
+
+use TicketKind::{Hard, Soft};
+
+/// Every kind of ticket, zeroes and both kinds at once among them.
+const ALL_KINDS: &[&[(TicketKind, u64)]] = &[
+    &[(Soft, 0)],
+    &[(Soft, 1)],
+    &[(Soft, 2)],
+    &[(Hard, 0)],
+    &[(Hard, 300)],
+    &[(Hard, 1000)],
+    &[(Soft, 1), (Hard, 300)],
+];
+const FEW_KINDS: &[&[(TicketKind, u64)]] = &[&[(Soft, 1)], &[(Soft, 2)], &[(Hard, 300)]];
+const EXTREMES: &[&[(TicketKind, u64)]] = &[&[(Soft, 0)], &[(Soft, 1)], &[(Hard, 1000)]];
+
+/// What `make test` checks.
+pub const SMALLER: &[Set] = &[
+    Set { pure: 0, clients: 3, tickets: 6, choices: ALL_KINDS },
+    Set { pure: 1, clients: 2, tickets: 10, choices: ALL_KINDS },
+    Set { pure: 1, clients: 3, tickets: 4, choices: ALL_KINDS },
+    Set { pure: 2, clients: 2, tickets: 5, choices: ALL_KINDS },
+    Set { pure: 2, clients: 3, tickets: 5, choices: FEW_KINDS },
+    Set { pure: 3, clients: 2, tickets: 6, choices: EXTREMES },
+    Set { pure: 4, clients: 2, tickets: 6, choices: FEW_KINDS },
+];
+
+/// What the soak checks.
+pub const LARGER: &[Set] = &[
+    Set { pure: 1, clients: 3, tickets: 14, choices: ALL_KINDS },
+    Set { pure: 2, clients: 2, tickets: 7, choices: ALL_KINDS },
+    Set { pure: 3, clients: 2, tickets: 7, choices: FEW_KINDS },
+    Set { pure: 3, clients: 3, tickets: 7, choices: EXTREMES },
+    Set { pure: 4, clients: 2, tickets: 7, choices: FEW_KINDS },
+    Set { pure: 4, clients: 3, tickets: 7, choices: FEW_KINDS },
+];
+
+/// Check every graph of a set.
+///
+/// # Errors
+/// The first fault, with the graph's tickets.
+pub fn check_all(set: &Set) -> Result<Count, Fault> {
+    let mut search = Search::new(*set);
+    search.holder(1)?;
+    Ok(search.count)
+}
+
+struct Search {
+    set: Set,
+    bare: Ledger,
+    tickets: Vec<Ticket>,
+    // By currency; never above HARD_TOTAL.
+    hard: Vec<u64>,
+    count: Count,
+}
+
+impl Search {
+    fn new(set: Set) -> Search {
+        let mut bare = Ledger::new(0, 0);
+        for number in 1..=set.pure + set.clients {
+            let id = number as u64;
+            let pid = number as u32;
+            let process = ProcessIdentity { pid, start_time_ticks: id };
+            let client = number > set.pure;
+            let nature =
+                if client { Nature::Client { process, placed: false } } else { Nature::Pure };
+            let record = CurrencyRecord {
+                name: if client { String::new() } else { format!("c{number}") },
+                owner: 1,
+                group: 1,
+                mode: Mode::PRIVATE,
+                grants: Vec::new(),
+                nature,
+            };
+            let after = Some(Box::new(record));
+            bare.replay(vec![Change::Currency { id: CurrencyId(id), before: None, after }])
+                .expect("a fresh currency fits");
+        }
+        let hard = vec![0; set.pure + 1];
+        Search { set, bare, tickets: Vec::new(), hard, count: Count::default() }
+    }
+
+    /// Choose what a currency holds, then those after it. Issuers come before holders, so that
+    /// every acyclic graph is met under one order at least.
+    fn holder(&mut self, number: usize) -> Result<(), Fault> {
+        if number > self.set.pure + self.set.clients {
+            let issues = |n: usize| self.tickets.iter().any(|t| t.issuer.0 == n as u64);
+            return if (1..=self.set.pure).all(issues) { self.check() } else { Ok(()) };
+        }
+        self.issuer(number, 0, false)
+    }
+
+    fn issuer(&mut self, holder: usize, issuer: usize, funded: bool) -> Result<(), Fault> {
+        if issuer > self.set.pure || issuer == holder {
+            // A client may be without funding.
+            return if funded || holder > self.set.pure { self.holder(holder + 1) } else { Ok(()) };
+        }
+        self.issuer(holder, issuer + 1, funded)?;
+        for choice in self.set.choices {
+            let hard: u64 = choice.iter().filter(|t| t.0 == Hard).map(|t| t.1).sum();
+            let full = self.tickets.len() + choice.len() > self.set.tickets;
+            if full || self.hard[issuer] + hard > HARD_TOTAL {
+                continue;
+            }
+            self.hard[issuer] += hard;
+            self.tickets.extend(choice.iter().map(|(kind, amount)| Ticket {
+                issuer: CurrencyId(issuer as u64),
+                holder: CurrencyId(holder as u64),
+                resource: Resource::Cpu,
+                kind: *kind,
+                amount: *amount,
+            }));
+            self.issuer(holder, issuer + 1, true)?;
+            self.tickets.truncate(self.tickets.len() - choice.len());
+            self.hard[issuer] -= hard;
+        }
+        Ok(())
+    }
+
+    fn check(&mut self) -> Result<(), Fault> {
+        let changes: Vec<Change> = self
+            .tickets
+            .iter()
+            .enumerate()
+            .map(|(index, ticket)| Change::Ticket {
+                id: TicketId(index as u64),
+                before: None,
+                after: Some(ticket.clone()),
+            })
+            .collect();
+        self.bare.replay(changes.clone())?;
+        let found = self.check_activities();
+        self.bare.undo(changes);
+        found.map_err(|fault| {
+            Fault::Conservation(format!("{fault}, with the tickets {:?}", self.tickets))
+        })
+    }
+
+    fn check_activities(&mut self) -> Result<(), Fault> {
+        let ledger = &self.bare;
+        debug_assert!(ledger.backing(BASE).next().is_none());
+        let model = Model::of(ledger, &Resource::Cpu).ok_or(Fault::Cycle(Resource::Cpu))?;
+        let sure = Sure::of(&model);
+        let mut graph = Graph::of(ledger, Resource::Cpu);
+        let client = |bit: usize| CurrencyId((self.set.pure + 1 + bit) as u64);
+        self.count.graphs += 1;
+        // In Gray's order one client at a time comes or goes.
+        for step in 0..1_u32 << self.set.clients {
+            if step > 0 {
+                let bit = step.trailing_zeros() as usize;
+                let active = graph.is_active(client(bit));
+                graph.set_active(client(bit), !active);
+            }
+            let gray = step ^ (step >> 1);
+            let clients: BTreeSet<CurrencyId> =
+                (0..self.set.clients).filter(|bit| gray & (1 << bit) != 0).map(client).collect();
+            audit_against(ledger, &mut graph, &clients, &model, &sure)?;
+            if self.count.graphs.is_multiple_of(64) {
+                audit_increments(ledger, &mut graph, &clients)?;
+            }
+            self.count.activities += 1;
+        }
+        Ok(())
+    }
+}
