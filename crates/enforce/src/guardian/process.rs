@@ -34,9 +34,9 @@ fn watch() -> std::io::Result<()> {
     ignore_signals();
     // Fails only for a leader of a process group, which is no session of ours either.
     let _ = rustix::process::setsid();
+    close_from_3();
     let lifeline = std::io::stdin().as_fd().try_clone_to_owned()?;
     let registry = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
-    close_from_3_except(&[&lifeline, &OwnedFd::from(registry.try_clone()?)]);
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
     let _ = std::fs::write("/proc/self/comm", "allot-guardian");
     raise_this_thread();
@@ -191,17 +191,9 @@ fn ignore_signals() {
     }
 }
 
-/// Closes what was inherited by mistake.
-fn close_from_3_except(kept: &[&OwnedFd]) {
-    use std::os::fd::AsRawFd;
-    let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return };
-    let numbers: Vec<i32> =
-        open.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    for number in numbers {
-        if number > 2 && !kept.iter().any(|fd| fd.as_raw_fd() == number) {
-            // SAFETY: nothing in this process owns the number: it has opened only what is kept,
-            // and the directory above, which is closed again.
-            unsafe { libc::close(number) };
-        }
-    }
+/// Closes what was inherited by mistake. Before anything is opened here.
+fn close_from_3() {
+    // SAFETY: nothing in this process owns these numbers yet. Where the call is missing, nothing
+    // is closed, and what was inherited is at most held open.
+    unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
 }

@@ -51,6 +51,8 @@ const NEARLY_NOTHING: u64 = 16;
 const CLOCK_SWEEP: u64 = 8;
 /// And their run state, which is a longer read.
 const STATE_SWEEP: u64 = 16;
+/// Every so many quanta one client is looked at closely.
+const CHECK_EVERY: u64 = 8;
 /// At most so many processes are newly opened in one quantum, so that a storm of forks does not
 /// delay a draw for long.
 const OPENED_AT_ONCE: usize = 32;
@@ -432,10 +434,9 @@ impl Lottery {
 
     fn hold(&mut self, index: usize, wanted: Held) -> Result<(), Trouble> {
         let mut hands = Hands { registry: &mut self.guardian.registry, drift: &mut self.drift };
-        if !self.clients[index].hold(wanted, &mut hands)? && wanted == Held::Stopped {
-            if self.clients[index].presence != Presence::Frozen {
-                self.set_presence(index, Presence::StoppedByOthers);
-            }
+        let held = self.clients[index].hold(wanted, &mut hands)?;
+        if !held && self.clients[index].presence != Presence::Frozen {
+            self.set_presence(index, Presence::StoppedByOthers);
         }
         if self.drift.len() > KEPT_DRIFT {
             self.drift.drain(..self.drift.len() - KEPT_DRIFT);
@@ -443,11 +444,11 @@ impl Lottery {
         Ok(())
     }
 
-    /// One client a quantum is looked at closely: whether it is as it was set, in which group it
+    /// Now and then one client is looked at closely: whether it is as it was set, in which group it
     /// is, whether a shell waits for it. So is one that is not managed.
     fn look_closer(&mut self, now: u64) {
-        if !self.clients.is_empty() {
-            let index = (self.draws % self.clients.len() as u64) as usize;
+        if !self.clients.is_empty() && self.draws.is_multiple_of(CHECK_EVERY) {
+            let index = (self.draws / CHECK_EVERY) as usize % self.clients.len();
             if let Err(trouble) = self.check(index) {
                 self.drop_client(index, trouble);
             }
@@ -754,13 +755,12 @@ impl Lottery {
 
     /// Takes children of processes that were held out of SCHED_IDLE, if no plan names them.
     fn free_children(&mut self) {
-        let mut lineage = Lineage::default();
-        lineage.complete = true;
-        lineage.born = self
+        let born = self
             .children
             .iter()
             .map(|(child, policy)| (child.pid, (Some(child.start_time_ticks), *policy)))
             .collect();
+        let lineage = Lineage { born, complete: true };
         let mut failed = Vec::new();
         free_inheritors(&self.guardian.registry, &lineage, &mut failed);
         let told = failed.into_iter().map(|what| Drift { process: None, what });

@@ -1,0 +1,78 @@
+//! Funding graphs for tests, made through the ledger's own operations.
+
+use allot_enforce::{Plan, PlannedClient};
+use ledger::{
+    Authority, Caller, CurrencyId, Funding, Intent, Ledger, Mode, NewClient, Resource, TicketKind,
+};
+
+/// A ledger, changed by its superuser.
+pub struct Funds {
+    ledger: Ledger,
+    frozen: Vec<CurrencyId>,
+}
+
+fn soft(amount: u64) -> Funding {
+    Funding { resource: Resource::Cpu, kind: TicketKind::Soft, amount }
+}
+
+impl Funds {
+    /// An empty ledger.
+    pub fn new() -> Funds {
+        Funds { ledger: Ledger::new(0, 0), frozen: Vec::new() }
+    }
+
+    fn act(&mut self, intent: Intent) {
+        let caller = Caller { uid: 0, gid: 0, groups: Vec::new(), process: None };
+        let authorised = ledger::decide(&self.ledger, Authority::Caller(caller), intent)
+            .expect("the superuser may");
+        self.ledger.apply(authorised);
+    }
+
+    /// A pure currency with soft tickets from base.
+    #[allow(dead_code, reason = "not every user of this file needs it")]
+    pub fn currency(&mut self, name: &str, amount: u64) -> CurrencyId {
+        self.act(Intent::CreateCurrency {
+            name: name.to_owned(),
+            owner: 0,
+            group: 0,
+            mode: Mode::PRIVATE,
+        });
+        let holder = self.ledger.named(0, name).expect("just made");
+        self.act(Intent::Fund { holder, issuer: ledger::BASE, funding: soft(amount) });
+        holder
+    }
+
+    /// A process with soft tickets from a currency.
+    pub fn client(&mut self, issuer: CurrencyId, amount: u64, pid: u32) -> CurrencyId {
+        let process = observe::ProcessHandle::open(pid).expect("it lives").identity();
+        let client = NewClient { process, uid: 0, gid: 0 };
+        self.act(Intent::Adopt { client, issuer, funding: vec![soft(amount)] });
+        self.ledger.client_of(process).expect("just made")
+    }
+
+    /// Whether a client is to be frozen.
+    #[allow(dead_code, reason = "not every user of this file needs it")]
+    pub fn freeze(&mut self, client: CurrencyId, frozen: bool) {
+        self.frozen.retain(|id| *id != client);
+        if frozen {
+            self.frozen.push(client);
+        }
+    }
+
+    /// No client any more.
+    #[allow(dead_code, reason = "not every user of this file needs it")]
+    pub fn release(&mut self, client: CurrencyId) {
+        self.act(Intent::Release { client });
+    }
+
+    /// All of it as a plan.
+    pub fn plan(&self, generation: u64) -> Plan {
+        let mut clients: Vec<PlannedClient> = self
+            .ledger
+            .clients()
+            .map(|(process, id)| PlannedClient { id, process, frozen: self.frozen.contains(&id) })
+            .collect();
+        clients.sort_by_key(|client| client.id);
+        Plan { generation, graph: valuation::Graph::of(&self.ledger, Resource::Cpu), clients }
+    }
+}

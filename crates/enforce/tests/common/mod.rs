@@ -1,0 +1,114 @@
+//! Real processes for tests, which never outlive them.
+
+pub mod funds;
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The program whose processes are held.
+pub const ACTOR: &str = env!("CARGO_BIN_EXE_enforce-actor");
+
+/// A process of a test. Killed when dropped, and by the kernel when the test's thread dies.
+pub struct Prey(pub Child);
+
+impl Prey {
+    /// Starts the actor. `tag` names it and all its children (at most 15 bytes).
+    pub fn start(tag: &str, arguments: &[&str]) -> Prey {
+        Prey::start_with(tag, arguments, |_| {})
+    }
+
+    /// The same, after changes to how it is started.
+    pub fn start_with(tag: &str, arguments: &[&str], prepare: impl FnOnce(&mut Command)) -> Prey {
+        let mut command = Command::new(ACTOR);
+        command.args(arguments).env("ACTOR_NAME", tag).stdin(Stdio::null()).stdout(Stdio::null());
+        prepare(&mut command);
+        // SAFETY: prctl is safe between fork and exec.
+        unsafe {
+            command.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(nix::sys::signal::SIGKILL)?));
+        }
+        let child = command.spawn().expect("the actor runs");
+        let prey = Prey(child);
+        eventually("the actor has begun", || name_of(prey.pid()).is_some_and(|name| name == tag));
+        prey
+    }
+
+    /// Its pid.
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Prey {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn name_of(pid: u32) -> Option<String> {
+    Some(std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_owned())
+}
+
+/// Waits until something is so. Not a test of speed: the wait is long.
+#[track_caller]
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not within 30 s: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The scheduling policy of a thread, without flags.
+pub fn policy_of(tid: u32) -> Option<i32> {
+    // SAFETY: takes no pointer.
+    let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, tid) } as i32;
+    (policy >= 0).then_some(policy & !libc::SCHED_RESET_ON_FORK)
+}
+
+/// The state letter of a process.
+pub fn state_of(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat[stat.rfind(')')? + 2..].chars().next()
+}
+
+/// Every living process of this name.
+pub fn named(tag: &str) -> Vec<u32> {
+    std::fs::read_dir("/proc")
+        .expect("/proc")
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| name_of(*pid).is_some_and(|name| name == tag))
+        .filter(|pid| !matches!(state_of(*pid), None | Some('Z' | 'X')))
+        .collect()
+}
+
+/// Processes of this name that are stopped or have a thread in SCHED_IDLE, in words.
+pub fn held(tag: &str) -> Vec<String> {
+    let mut held = Vec::new();
+    for pid in named(tag) {
+        if state_of(pid) == Some('T') {
+            held.push(format!("{pid} is stopped"));
+        }
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { continue };
+        for thread in threads.flatten() {
+            let tid = thread.file_name().to_str().and_then(|tid| tid.parse().ok());
+            if tid.and_then(policy_of) == Some(libc::SCHED_IDLE) {
+                held.push(format!("{pid}: thread {tid:?} is in SCHED_IDLE"));
+            }
+        }
+    }
+    held
+}
+
+/// Whether we are root, which some tests need.
+pub fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// A guardian from the actor.
+pub fn guardian(registry: Option<&Path>) -> allot_enforce::Guardian {
+    allot_enforce::Guardian::start(Path::new(ACTOR), registry).expect("a guardian")
+}

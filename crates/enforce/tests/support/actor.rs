@@ -1,0 +1,108 @@
+//! A process that the tests hold, fork and kill: its first argument says what it does. Whatever
+//! it starts ends by itself soon after.
+
+use nix::unistd::{ForkResult, fork};
+use std::time::{Duration, Instant};
+
+#[path = "../common/funds.rs"]
+mod funds;
+
+fn main() {
+    // Its children inherit the name, so a test finds them all.
+    if let Ok(name) = std::env::var("ACTOR_NAME") {
+        std::fs::write("/proc/self/comm", name).expect("our own name");
+    }
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |index: usize| arguments[index].parse::<u64>().expect("a number");
+    match arguments[0].as_str() {
+        "guardian" => allot_enforce::guardian_main(),
+        "burn" => {
+            for _ in 1..number(1) {
+                std::thread::spawn(|| burn(None));
+            }
+            burn(None);
+        }
+        "doze" => loop {
+            burn(Some(Duration::from_millis(number(1))));
+            std::thread::sleep(Duration::from_millis(number(2)));
+        },
+        "fork" => fork_for_ever(),
+        "enforce" => enforce_until_told(&arguments[1..]),
+        other => panic!("no such act: {other}"),
+    }
+}
+
+fn burn(how_long: Option<Duration>) {
+    let end = how_long.map(|how_long| Instant::now() + how_long);
+    let mut number: u64 = 1;
+    while end.is_none_or(|end| Instant::now() < end) {
+        for _ in 0..10_000 {
+            number = std::hint::black_box(number.wrapping_mul(6_364_136_223_846_793_005) + 1);
+        }
+    }
+}
+
+/// Children, and children of children that leave their session and lose their parent: what a
+/// process that daemonises does. All end within a second of processor time.
+fn fork_for_ever() {
+    loop {
+        child(|| burn(Some(Duration::from_millis(20))));
+        child(|| {
+            child(|| {
+                let _ = nix::unistd::setsid();
+                child(|| burn(Some(Duration::from_millis(200))));
+            });
+        });
+        burn(Some(Duration::from_millis(5)));
+        while let Ok(status) =
+            nix::sys::wait::waitpid(None, Some(nix::sys::wait::WaitPidFlag::WNOHANG))
+        {
+            if status == nix::sys::wait::WaitStatus::StillAlive {
+                break;
+            }
+        }
+    }
+}
+
+fn child(act: impl FnOnce()) {
+    // SAFETY: this process has one thread.
+    if let Ok(ForkResult::Child) = unsafe { fork() } {
+        act();
+        // SAFETY: ends the process without running what belongs to its parent.
+        unsafe { libc::_exit(0) };
+    }
+}
+
+/// `enforce REGISTRY HOLD UID PID...`: shares the CPUs among the processes, the n-th with n
+/// tickets, until standard input ends. REGISTRY and UID may be `-`.
+fn enforce_until_told(arguments: &[String]) {
+    use allot_enforce::Enforcer;
+    let [registry, hold, uid, pids @ ..] = arguments else { panic!("too few arguments") };
+    if uid != "-" {
+        let uid = uid.parse::<u32>().expect("a uid");
+        let (user, group) = (nix::unistd::Uid::from_raw(uid), nix::unistd::Gid::from_raw(uid));
+        nix::unistd::setgroups(&[]).expect("we were root");
+        nix::unistd::setresgid(group, group, group).expect("we were root");
+        nix::unistd::setresuid(user, user, user).expect("we were root");
+        // Who changes uid cannot be looked at by that uid's processes, the guardian included.
+        nix::sys::prctl::set_dumpable(true).expect("ours to say");
+    }
+    let program = std::env::current_exe().expect("our program");
+    let registry = (registry != "-").then(|| std::path::Path::new(registry));
+    let guardian = allot_enforce::Guardian::start(&program, registry).expect("a guardian");
+    let guardian_pid = guardian.pid().expect("on watch");
+    let mut enforcer = allot_enforce::UserLevel::start(allot_enforce::UserLevelOptions {
+        quantum_ns: 2_000_000,
+        hold: hold.parse().expect("a way to hold"),
+        ..allot_enforce::UserLevelOptions::new(guardian)
+    })
+    .expect("an enforcer");
+    let mut funds = funds::Funds::new();
+    for (index, pid) in pids.iter().enumerate() {
+        funds.client(ledger::BASE, index as u64 + 1, pid.parse().expect("a pid"));
+    }
+    enforcer.apply(funds.plan(1)).expect("a plan");
+    println!("{guardian_pid}");
+    let mut line = String::new();
+    let _ = std::io::stdin().read_line(&mut line);
+}
