@@ -109,21 +109,19 @@ impl<'a> Graph<'a> {
             .copied()
     }
 
-    /// What paper 3 calls a user's base tickets: those of the user's own currency, what is lent
-    /// to jobs counted in. A currency that bears the user's name comes before others.
+    /// What paper 3 calls a user's base tickets: those of the user's own currency, which the
+    /// funding policy keeps under the user's name (or `uid-N`); what is lent to jobs counted in.
     pub fn base_tickets(&self, uid: u32) -> Option<u64> {
         let base = self.find("base", uid).ok()?.id;
-        let funded = |one: &CurrencyView| {
-            let from_base = self.held(one.id).iter().find(|ticket| {
-                ticket.issuer == base && ticket.resource == "cpu" && ticket.kind == TicketKind::Soft
-            })?;
-            Some(from_base.amount + value(one, "cpu").map_or(0, |cpu| cpu.lent))
-        };
-        let own = || self.currencies().filter(|one| one.nature == Nature::Pure && one.owner == uid);
-        own()
-            .filter(|one| one.name == one.owner_name)
-            .find_map(funded)
-            .or_else(|| own().find_map(funded))
+        let own = self.currencies().find(|one| {
+            one.nature == Nature::Pure
+                && one.owner == uid
+                && (one.name == one.owner_name || one.name == format!("uid-{uid}"))
+        })?;
+        let from_base = self.held(own.id).iter().find(|ticket| {
+            ticket.issuer == base && ticket.resource == "cpu" && ticket.kind == TicketKind::Soft
+        })?;
+        Some(from_base.amount + value(own, "cpu").map_or(0, |cpu| cpu.lent))
     }
 
     /// Every resource that some ticket is of, `cpu` always and first.
