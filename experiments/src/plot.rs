@@ -57,16 +57,19 @@ type Failure<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::Erro
 fn paint<'a>(root: &Area<'a>, title: &str, panels: &[Panel]) -> Result<(), Failure<'a>> {
     root.fill(&WHITE)?;
     let root = root.titled(title, (FONT, 20))?;
+    // One scale for all, or panels beside each other could not be compared.
+    let points = panels.iter().flat_map(|panel| &panel.lines).flat_map(|line| &line.points);
+    let room = if panels.iter().any(|panel| !panel.marks.is_empty()) { 1.12 } else { 1.05 };
+    let y_max = points.map(|point| point.1).fold(0.0, f64::max).max(1e-9) * room;
     for (area, panel) in root.split_evenly((1, panels.len())).iter().zip(panels) {
-        paint_panel(area, panel)?;
+        paint_panel(area, panel, y_max)?;
     }
     root.present()
 }
 
-fn paint_panel<'a>(area: &Area<'a>, panel: &Panel) -> Result<(), Failure<'a>> {
-    let points = || panel.lines.iter().flat_map(|line| line.points.iter());
-    let y_max = points().map(|point| point.1).fold(0.0, f64::max).max(1e-9) * 1.05;
-    let x_max = points().map(|point| point.0).fold(0.0, f64::max).max(1e-9);
+fn paint_panel<'a>(area: &Area<'a>, panel: &Panel, y_max: f64) -> Result<(), Failure<'a>> {
+    let points = panel.lines.iter().flat_map(|line| &line.points);
+    let x_max = points.map(|point| point.0).fold(0.0, f64::max).max(1e-9);
     let (x_from, x_to) = match panel.x_names.len() {
         0 => (0.0, x_max),
         count => (-0.3, count as f64 - 0.7),
@@ -127,7 +130,8 @@ fn paint_panel<'a>(area: &Area<'a>, panel: &Panel) -> Result<(), Failure<'a>> {
         // Points tell lines apart without colours, and where there are few, where they are.
         let step = (line.points.len() / 8).max(1);
         let place = named % 4;
-        let some = line.points.iter().skip(step / 2).step_by(step).filter(|_| !line.dashed);
+        let some =
+            line.points.iter().skip(step * (named % 6) / 6).step_by(step).filter(|_| !line.dashed);
         let filled = colour.filled();
         for &point in some {
             match place {
@@ -141,7 +145,8 @@ fn paint_panel<'a>(area: &Area<'a>, panel: &Panel) -> Result<(), Failure<'a>> {
     chart
         .configure_series_labels()
         .position(match panel.x_names.is_empty() {
-            true => SeriesLabelPosition::UpperLeft,
+            // Below the names of what changed.
+            true => SeriesLabelPosition::Coordinate(8, 34),
             false => SeriesLabelPosition::UpperRight,
         })
         .margin(18)
@@ -216,7 +221,8 @@ mod tests {
             iterations: vec![vec![0, 0], vec![1000, 2000], vec![2000, 4000], vec![2500, 9000]],
             used_ns: vec![vec![0, 0]; 4],
         };
-        let lines = progress(&["A1".into(), "B1".into()], &series, &|at| at < 1.0 || at > 2.0);
+        let lines =
+            progress(&["A1".into(), "B1".into()], &series, &|at| !(1.0..=2.0).contains(&at));
         assert_eq!(lines[1].points, [(0.0, 0.0), (1.0, 2.0), (2.0, 7.0)], "slices join up");
         let panel = progress_panel("panel", lines, vec![(1.5, "B3 wakes".into())]);
         let svg = draw("Figure 8", &[panel]);

@@ -118,11 +118,11 @@ impl Bench<'_> {
         let record = run.go(self);
         let Run { workers, daemon, ids, .. } = run;
         drop(workers);
-        if let Some(daemon) = daemon {
-            let swept = sweep(daemon, part.graph, &ids);
-            if record.is_ok() {
-                swept?;
-            }
+        match (daemon, &record) {
+            (Some(daemon), Ok(_)) => sweep(daemon, part.graph, &ids)?,
+            // An own allotd ends with the failure; another's is left as clean as it can be.
+            (Some(daemon), Err(_)) if !daemon.is_own() => drop(sweep(daemon, part.graph, &ids)),
+            _ => {}
         }
         self.elapsed += part.seconds;
         record
