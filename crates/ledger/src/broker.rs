@@ -278,6 +278,9 @@ impl Broker<'_> {
             return Err(Refusal::AboveDefault { given });
         }
         let home = self.ledger.home(&level.key).map(|home| home.currency);
+        if let Some(home) = home {
+            self.owner_of(self.currency(home)?, "set the base tickets")?;
+        }
         let lent = home.map_or(0, |home| self.ledger.lent(home, &Resource::Cpu));
         if lent > 0 && amount <= lent {
             return Err(Refusal::BelowLent { uid, lent });
