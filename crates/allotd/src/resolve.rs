@@ -195,10 +195,16 @@ impl Resolver<'_> {
             })
     }
 
-    /// Where the policy puts a user.
+    /// Where the policy puts a user: by the group that the system names, else that of the
+    /// currency the user has already.
     fn placements_of_user(&mut self, uid: u32) -> Option<Placements> {
-        let gid = nix::unistd::User::from_uid(uid.into()).ok().flatten()?.gid.as_raw();
-        placements(self.policy?, self.names, uid, gid)
+        let policy = self.policy?;
+        let user = nix::unistd::User::from_uid(uid.into()).ok().flatten();
+        let home = self.ledger.home(&PolicyKey::User(uid));
+        let home = home.and_then(|home| self.ledger.currency(home.currency));
+        let gid =
+            user.map(|user| user.gid.as_raw()).or_else(|| home.map(|home| home.record.group))?;
+        placements(policy, self.names, uid, gid)
     }
 
     /// The process that is meant: the caller's own where no pid is given.
