@@ -2,6 +2,10 @@
 
 # One command a line, run in order by `make soak`; the first that fails ends it.
 define SOAK_COMMANDS
+cargo run --release --locked -p allot-sim --bin soak -- --sequences 1000000 --seed 1
+ALLOT_KILLS=1000 cargo test --release --locked -p allotd --test durability killed_at_any_moment -- --nocapture
+ALLOT_KILLS=1000 cargo test --release --locked -p allot-journal -- --nocapture
+ALLOT_KILLS=1000 cargo test --release --locked -p allot-enforce -- --nocapture
 endef
 
 PREFIX  ?= /usr/local
