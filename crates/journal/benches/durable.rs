@@ -60,35 +60,42 @@ fn fund(currencies: &[CurrencyId], number: u64) -> Intent {
     Intent::Fund { holder, issuer: BASE, funding: cpu(1 + number % 1000) }
 }
 
-/// Time for `operations` durable operations, `batch` of them to one commit.
-fn durable(dir: &Path, batch: u64, operations: u64) -> Duration {
-    let (mut journal, mut recovered) = Journal::open(dir, "a boot", 0, 0).expect("a journal");
-    let ledger = &mut recovered.ledger;
-    for uid in 1000..1000 + USERS {
-        if ledger.named(uid, "home").is_none() {
+/// A journal with the users' currencies in it.
+struct Durable {
+    journal: Journal,
+    ledger: Ledger,
+    currencies: Vec<CurrencyId>,
+    number: u64,
+}
+
+impl Durable {
+    fn new(dir: &Path) -> Durable {
+        let (mut journal, recovered) = Journal::open(dir, "a boot", 0, 0).expect("a journal");
+        let mut ledger = recovered.ledger;
+        let mut batch = journal.begin().expect("a batch");
+        for uid in 1000..1000 + USERS {
             let intent = create("home".to_owned(), uid);
-            let changes = apply(ledger, root(), intent.clone());
-            let mut batch = journal.begin().expect("a batch");
+            let changes = apply(&mut ledger, root(), intent.clone());
             batch.append(0, &root(), &intent, &changes).expect("appended");
-            batch.commit().expect("committed");
         }
+        batch.commit().expect("committed");
+        let named = |uid| ledger.named(uid, "home").expect("made above");
+        let currencies = (1000..1000 + USERS).map(named).collect();
+        Durable { journal, ledger, currencies, number: 0 }
     }
-    let named = |uid| ledger.named(uid, "home").expect("made above");
-    let currencies: Vec<CurrencyId> = (1000..1000 + USERS).map(named).collect();
-    let started = Instant::now();
-    let mut done = 0;
-    while done < operations {
-        let mut open = journal.begin().expect("a batch");
-        for number in done..operations.min(done + batch) {
-            let intent = fund(&currencies, number);
-            let changes = apply(ledger, root(), intent.clone());
-            open.append(number, &root(), &intent, &changes).expect("appended");
+
+    /// Decide, apply and append `size` operations, and commit them.
+    fn batch(&mut self, size: u64) {
+        let mut batch = self.journal.begin().expect("a batch");
+        for _ in 0..size {
+            self.number += 1;
+            let intent = fund(&self.currencies, self.number);
+            let changes = apply(&mut self.ledger, root(), intent.clone());
+            batch.append(self.number, &root(), &intent, &changes).expect("appended");
         }
-        open.commit().expect("committed");
-        journal.snapshot_if_due(ledger).expect("a snapshot");
-        done += batch;
+        batch.commit().expect("committed");
+        self.journal.snapshot_if_due(&self.ledger).expect("a snapshot");
     }
-    started.elapsed()
 }
 
 fn in_memory(criterion: &mut Criterion) {
@@ -125,6 +132,7 @@ fn in_memory(criterion: &mut Criterion) {
             apply(&mut live, Authority::System, Intent::Exit { process: child.process })
         });
     });
+    group.throughput(Throughput::Elements(1000));
     group.bench_function("create_1000", |bencher| {
         bencher.iter_batched(
             || Ledger::new(0, 0),
@@ -142,11 +150,12 @@ fn in_memory(criterion: &mut Criterion) {
 
 fn on_disk(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("ledger_durable");
-    group.throughput(Throughput::Elements(1));
-    for batch in [1, 10, 100, 1000] {
+    for size in [1, 10, 100, 1000] {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-        group.bench_with_input(BenchmarkId::new("fund", batch), &batch, |bencher, batch| {
-            bencher.iter_custom(|operations| durable(dir.path(), *batch, operations));
+        let mut durable = Durable::new(dir.path());
+        group.throughput(Throughput::Elements(size));
+        group.bench_with_input(BenchmarkId::new("fund_batch", size), &size, |bencher, size| {
+            bencher.iter(|| durable.batch(*size));
         });
     }
     group.finish();
@@ -162,11 +171,14 @@ fn ratios() {
     }
     let memory = operations as f64 / started.elapsed().as_secs_f64();
     println!("\nfund: operations per second\nin memory    {memory:>12.0}    1");
-    for batch in [1, 10, 100, 1000] {
+    for size in [1, 10, 100, 1000] {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-        let operations = (batch * 300).min(30_000);
-        let durable = operations as f64 / durable(dir.path(), batch, operations).as_secs_f64();
-        println!("batch {batch:>4}   {durable:>12.0}    1/{:.0}", memory / durable);
+        let mut durable = Durable::new(dir.path());
+        let batches = (20_000 / size).clamp(50, 300);
+        let started = Instant::now();
+        (0..batches).for_each(|_| durable.batch(size));
+        let rate = (batches * size) as f64 / started.elapsed().as_secs_f64();
+        println!("batch {size:>4}   {rate:>12.0}    1/{:.0}", memory / rate);
     }
 }
 
