@@ -8,6 +8,7 @@ use crate::{numbers, output};
 use clap::{Args, Subcommand};
 use experiments::{ExperimentError, ExperimentInfo, Outcome, Policy, RunOptions};
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -70,7 +71,8 @@ pub struct ExpRunArgs {
     /// Where plot, table and report go [default: ./report/NAME]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Show progress and each client's share while it runs
+    /// Show progress and each client's share while it runs, also where standard output is no
+    /// terminal (then as a line every few seconds)
     #[arg(long)]
     pub live: bool,
     /// The allotd to start [default: $ALLOTD, the one beside allot, or the one in $PATH]
@@ -151,7 +153,8 @@ impl ExpRunArgs {
 fn run(global: &Global, args: &ExpRunArgs) -> Result<ExitCode, CliError> {
     let out = args.out.clone().unwrap_or_else(|| Path::new("report").join(&args.name));
     // The report has standard output for itself.
-    let mut live = args.live.then(|| Live::new(&args.name, global.json));
+    let watched = !global.json && std::io::stdout().is_terminal();
+    let mut live = (args.live || watched).then(|| Live::new(&args.name, global.json));
     let mut unseen = None;
     let ended = args.options(global, &out).and_then(|options| {
         experiments::run(&args.name, &options, &mut |progress| {

@@ -241,7 +241,7 @@ fn model() -> Model {
 fn a_frame_of_top() {
     let expected = "\
 allot 0.1.0 (private)  user-level stride, quantum 10 ms, 2 CPUs, 3 clients
-allotd used 0.5 % of a CPU; 200 draws, 1 late; shares over the last 2 s
+over 2 s: clients 100.0 % of the CPUs, allotd 0.5 % of one; 200 draws, 1 late
 process 105 has another policy
 
     PID USER     COMMAND      STATE     PROMISED        MEASURED            WINS

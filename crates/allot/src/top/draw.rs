@@ -108,12 +108,14 @@ fn head(model: &Model, width: usize) -> Vec<Line<'static>> {
         ]));
     }
     if let Some(sample) = model.latest() {
-        let used = model.daemon_share().map_or("–".to_owned(), percent);
+        let share = |share: Option<f64>| share.map_or("–".to_owned(), percent);
         lines.push(Line::raw(format!(
-            "allotd used {used} of a CPU; {} draws, {} late; shares over the last {}",
+            "over {}: clients {} of the CPUs, allotd {} of one; {} draws, {} late",
+            duration(model.window_ns()),
+            share(model.clients_share()),
+            share(model.daemon_share()),
             sample.draws,
             sample.late,
-            duration(model.window_ns()),
         )));
     }
     if let Some(status) = &model.status {

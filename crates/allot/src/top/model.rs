@@ -167,6 +167,11 @@ impl Model {
         (self.window_ns() > 0).then(|| used as f64 / self.window_ns() as f64)
     }
 
+    /// The part of the CPUs shared out that all clients together used over the window.
+    pub fn clients_share(&self) -> Option<f64> {
+        (self.window_ns() > 0).then(|| self.rows().iter().filter_map(|row| row.measured).sum())
+    }
+
     /// Every client, in order.
     pub fn rows(&self) -> Vec<Row> {
         let Some(latest) = self.latest() else { return Vec::new() };
