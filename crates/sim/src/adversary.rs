@@ -87,8 +87,8 @@ pub enum Broken {
 pub struct Counterexample {
     /// The seed of the world.
     pub seed: u64,
-    /// What broke.
-    pub broken: Broken,
+    /// What broke; nothing, where the sequence was sought for something else.
+    pub broken: Option<Broken>,
     /// The operations that were applied, the last of which broke it.
     pub acts: Vec<Act>,
     /// The ledger before the last of them, as currencies and tickets.
@@ -97,7 +97,8 @@ pub struct Counterexample {
 
 impl fmt::Display for Counterexample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "seed {}: {}", self.seed, self.broken)?;
+        let broken = self.broken.as_ref().map(Broken::to_string);
+        writeln!(f, "seed {}: {}", self.seed, broken.as_deref().unwrap_or("nothing broke"))?;
         for (number, act) in self.acts.iter().enumerate() {
             writeln!(
                 f,
@@ -151,12 +152,35 @@ pub fn play(seed: u64, audit: Audit, tally: &mut Tally) -> Result<(), Box<Counte
 /// What breaks, given a seed and its moves.
 type Test<'a> = &'a dyn Fn(u64, &[Move]) -> Option<Box<Trace>>;
 
-/// What was applied up to a failure.
+/// What was applied, up to a failure where there was one.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    broken: Broken,
+    broken: Option<Broken>,
     acts: Vec<Act>,
     before: Ledger,
+}
+
+impl Trace {
+    /// What was applied.
+    pub fn acts(&self) -> &[Act] {
+        &self.acts
+    }
+}
+
+/// What a seed's world makes of some moves, nothing checked.
+pub fn trace_of(seed: u64, moves: &[Move]) -> Trace {
+    let mut world = World::random(&mut Pcg64Mcg::seed_from_u64(seed));
+    let mut acts = Vec::new();
+    for step in moves {
+        if step.changes_policy() {
+            world.change_policy(*step);
+        } else if let Some(act) = world.act(*step)
+            && world.perform(&act).is_ok()
+        {
+            acts.push(act);
+        }
+    }
+    Trace { broken: None, acts, before: world.ledger }
 }
 
 fn run(seed: u64, moves: &[Move], audit: Audit, tally: &mut Tally) -> Result<(), Box<Trace>> {
@@ -172,7 +196,7 @@ fn run(seed: u64, moves: &[Move], audit: Audit, tally: &mut Tally) -> Result<(),
         let before = (audit == Audit::Always).then(|| world.ledger.clone());
         let fail = |broken: Broken, acts: &[Act], world: &World| {
             let before = before.clone().unwrap_or_else(|| world.ledger.clone());
-            Box::new(Trace { broken, acts: acts.to_vec(), before })
+            Box::new(Trace { broken: Some(broken), acts: acts.to_vec(), before })
         };
         let changes = if step.changes_policy() {
             known = None;
@@ -210,7 +234,7 @@ fn run(seed: u64, moves: &[Move], audit: Audit, tally: &mut Tally) -> Result<(),
         }
     }
     books.audit_history(&world.ledger).map_err(|fault| {
-        Box::new(Trace { broken: fault.into(), acts, before: world.ledger.clone() })
+        Box::new(Trace { broken: Some(fault.into()), acts, before: world.ledger.clone() })
     })
 }
 
