@@ -1,12 +1,11 @@
 //! The thread that draws: one loop that owns everything.
 
-use super::client::{Account, Client, Presence};
+use super::client::{Client, Presence};
 use super::group::Grouping;
-use super::process::{Hands, Process, Trouble, Way, is_privileged};
-use crate::restore::{Lineage, free_inheritors};
-use crate::scheduling::{SchedulingPolicy, calls, count_calls, raise_this_thread};
+use super::process::{Hands, Trouble, Way, is_privileged};
+use crate::scheduling::{SchedulingPolicy, count_calls, raise_this_thread};
 use crate::{
-    Applied, AppliedClient, ClientSample, ClientState, Drift, EnforceError, Guardian, Held, Hold,
+    Applied, Drift, EnforceError, Guardian, Held, Hold,
     Plan, PlannedClient, Sample,
 };
 use ledger::{CurrencyId, ProcessIdentity};
@@ -55,56 +54,56 @@ const STATE_SWEEP: u64 = 16;
 const CHECK_EVERY: u64 = 8;
 /// At most so many processes are newly opened in one quantum, so that a storm of forks does not
 /// delay a draw for long.
-const OPENED_AT_ONCE: usize = 32;
+pub(super) const OPENED_AT_ONCE: usize = 32;
 /// How long to wait before a guardian is started again, and between two looks for children that
 /// inherited SCHED_IDLE and that no plan names.
 const RETRY_NS: u64 = 1_000_000_000;
 /// Most words on drift that wait for somebody to ask; later ones push the oldest out.
 const KEPT_DRIFT: usize = 256;
 /// Most children of held processes that are remembered until a plan names them.
-const KEPT_CHILDREN: usize = 16_384;
+pub(super) const KEPT_CHILDREN: usize = 16_384;
 
 const TIMER: u64 = 0;
 const WAKE: u64 = 1;
 const LIFELINE: u64 = 2;
-const PROCESS: u64 = 3;
+pub(super) const PROCESS: u64 = 3;
 
 pub(super) struct Lottery {
-    setting: Setting,
-    way: Way,
-    guardian: Guardian,
-    guarded: bool,
-    retry_at_ns: u64,
-    orders: Receiver<Command>,
-    wake: Arc<OwnedFd>,
-    timer: OwnedFd,
-    poll: OwnedFd,
-    policy: Box<dyn Policy>,
-    generation: Option<u64>,
-    graph: Option<Graph>,
+    pub(super) setting: Setting,
+    pub(super) way: Way,
+    pub(super) guardian: Guardian,
+    pub(super) guarded: bool,
+    pub(super) retry_at_ns: u64,
+    pub(super) orders: Receiver<Command>,
+    pub(super) wake: Arc<OwnedFd>,
+    pub(super) timer: OwnedFd,
+    pub(super) poll: OwnedFd,
+    pub(super) policy: Box<dyn Policy>,
+    pub(super) generation: Option<u64>,
+    pub(super) graph: Option<Graph>,
     /// In order of id.
-    clients: Vec<Client>,
+    pub(super) clients: Vec<Client>,
     /// Of the plan, but not yet opened.
-    waiting: VecDeque<PlannedClient>,
+    pub(super) waiting: VecDeque<PlannedClient>,
     /// Of the plan, but not managed, and why.
-    unmanaged: BTreeMap<CurrencyId, (PlannedClient, String)>,
-    grouping: Grouping,
-    groups: Vec<String>,
-    children: BTreeMap<ProcessIdentity, SchedulingPolicy>,
+    pub(super) unmanaged: BTreeMap<CurrencyId, (PlannedClient, String)>,
+    pub(super) grouping: Grouping,
+    pub(super) groups: Vec<String>,
+    pub(super) children: BTreeMap<ProcessIdentity, SchedulingPolicy>,
     /// A process that was in SCHED_IDLE has left us: its children may still be there.
-    look_for_children: bool,
-    drift: Vec<Drift>,
+    pub(super) look_for_children: bool,
+    pub(super) drift: Vec<Drift>,
     /// Who competes, or with what, has changed since values were computed.
-    changed: bool,
-    winners: Vec<u64>,
+    pub(super) changed: bool,
+    pub(super) winners: Vec<u64>,
     /// Groups with a winner (kept for its storage).
-    winning_groups: Vec<bool>,
-    timer_is_on: bool,
-    due_ns: u64,
-    last_ns: u64,
-    draws: u64,
-    late: u64,
-    used_by_gone_ns: u64,
+    pub(super) winning_groups: Vec<bool>,
+    pub(super) timer_is_on: bool,
+    pub(super) due_ns: u64,
+    pub(super) last_ns: u64,
+    pub(super) draws: u64,
+    pub(super) late: u64,
+    pub(super) used_by_gone_ns: u64,
 }
 
 impl Lottery {
@@ -274,7 +273,7 @@ impl Lottery {
         self.switch();
     }
 
-    fn integrate(&mut self, now: u64) {
+    pub(super) fn integrate(&mut self, now: u64) {
         let elapsed = now.saturating_sub(self.last_ns);
         self.last_ns = now;
         for client in &mut self.clients {
@@ -323,7 +322,7 @@ impl Lottery {
         }
     }
 
-    fn set_presence(&mut self, index: usize, presence: Presence) {
+    pub(super) fn set_presence(&mut self, index: usize, presence: Presence) {
         let client = &mut self.clients[index];
         if client.presence == presence {
             return;
@@ -348,7 +347,7 @@ impl Lottery {
         }
     }
 
-    fn revalue(&mut self) {
+    pub(super) fn revalue(&mut self) {
         if !std::mem::take(&mut self.changed) {
             return;
         }
@@ -432,7 +431,7 @@ impl Lottery {
         }
     }
 
-    fn hold(&mut self, index: usize, wanted: Held) -> Result<(), Trouble> {
+    pub(super) fn hold(&mut self, index: usize, wanted: Held) -> Result<(), Trouble> {
         let mut hands = Hands { registry: &mut self.guardian.registry, drift: &mut self.drift };
         let held = self.clients[index].hold(wanted, &mut hands)?;
         if !held && self.clients[index].presence != Presence::Frozen {
@@ -500,271 +499,13 @@ impl Lottery {
         Ok(())
     }
 
-    fn group(&mut self, name: String) -> usize {
+    pub(super) fn group(&mut self, name: String) -> usize {
         let known = self.groups.iter().position(|group| *group == name);
         known.unwrap_or_else(|| {
             self.groups.push(name);
             self.winning_groups.push(false);
             self.groups.len() - 1
         })
-    }
-
-    // Plans.
-
-    fn follow(&mut self, plan: Plan) {
-        let Plan { generation, mut graph, clients: planned } = plan;
-        let was_active: Vec<CurrencyId> = graph.active_clients().collect();
-        for id in was_active {
-            graph.set_active(id, false);
-        }
-        self.generation = Some(generation);
-        self.waiting.clear();
-        self.unmanaged.clear();
-        let mut known: BTreeMap<CurrencyId, Client> = std::mem::take(&mut self.clients)
-            .into_iter()
-            .map(|client| (client.id, client))
-            .collect();
-        for planned in planned {
-            let same =
-                known.get(&planned.id).is_some_and(|client| client.identity() == planned.process);
-            let Some(mut client) = same.then(|| known.remove(&planned.id)).flatten() else {
-                self.waiting.push_back(planned);
-                continue;
-            };
-            // What it does now is only known when it is looked at; a thawed one wants to run.
-            let frozen = client.presence == Presence::Frozen;
-            if frozen != planned.frozen {
-                if client.presence == Presence::Competing {
-                    self.policy.leave(client.id.0);
-                }
-                client.won = false;
-                client.value = 0;
-                client.promised = 0;
-                client.presence = if planned.frozen { Presence::Frozen } else { Presence::Asleep };
-            }
-            if client.presence == Presence::Competing {
-                graph.set_active(client.id, true);
-            }
-            self.clients.push(client);
-        }
-        self.clients.sort_by_key(|client| client.id);
-        self.graph = Some(graph);
-        self.changed = true;
-        for client in known.into_values() {
-            self.let_go(client);
-        }
-        let now = now_ns();
-        self.open_waiting(now);
-        self.free_the_thawed();
-        self.tidy_groups();
-    }
-
-    fn free_the_thawed(&mut self) {
-        let mut index = 0;
-        while index < self.clients.len() {
-            let client = &self.clients[index];
-            let awake = client.presence == Presence::Asleep && client.held() != Held::Free;
-            match if awake { self.hold(index, Held::Free) } else { Ok(()) } {
-                Ok(()) => index += 1,
-                Err(trouble) => self.drop_client(index, trouble),
-            }
-        }
-    }
-
-    /// Forgets group names that nobody has any more, once there are many.
-    fn tidy_groups(&mut self) {
-        if self.groups.len() <= 2 * self.clients.len() + 16 {
-            return;
-        }
-        let old = std::mem::take(&mut self.groups);
-        for index in 0..self.clients.len() {
-            let name = old[self.clients[index].group].clone();
-            self.clients[index].group = self.group(name);
-        }
-    }
-
-    fn open_waiting(&mut self, now: u64) {
-        for _ in 0..OPENED_AT_ONCE {
-            let Some(planned) = self.waiting.pop_front() else { return };
-            self.open(planned, now);
-        }
-    }
-
-    fn open(&mut self, planned: PlannedClient, now: u64) {
-        let PlannedClient { id, process: identity, frozen } = planned;
-        let pid = identity.pid;
-        if pid == std::process::id() || Some(pid) == self.guardian.pid() {
-            let reason = "it is allotd itself or its guardian".to_owned();
-            self.unmanaged.insert(id, (planned, reason));
-            return;
-        }
-        count_calls(24);
-        // Found out before the registry is borrowed; most processes are not in SCHED_IDLE.
-        let inherited = self.inherited(identity);
-        let opened = Process::open(identity, self.way, &mut self.guardian.registry, |_| inherited);
-        let process = match opened {
-            Ok(process) => process,
-            Err(Trouble::Gone) => return,
-            Err(Trouble::Unmanaged(reason)) => {
-                self.unmanaged.insert(id, (planned, reason));
-                return;
-            }
-        };
-        let Some(clock_ns) = process.cpu_time_ns() else {
-            process.close(&mut self.guardian.registry);
-            return;
-        };
-        let token = EventData::new_u64(PROCESS);
-        if let Err(errno) = epoll::add(&self.poll, process.pidfd(), token, EventFlags::IN) {
-            process.close(&mut self.guardian.registry);
-            self.unmanaged.insert(id, (planned, errno.to_string()));
-            return;
-        }
-        let group = self.group(self.grouping.of(pid));
-        let foreground = process.is_foreground_job();
-        let state = process.run_state();
-        self.children.remove(&identity);
-        let place = self.clients.partition_point(|client| client.id < id);
-        let client = Client {
-            id,
-            process,
-            presence: if frozen { Presence::Frozen } else { Presence::Asleep },
-            group,
-            foreground,
-            won: false,
-            clock_ns,
-            seen_clock_ns: clock_ns,
-            seen_at_ns: now,
-            account: Account::default(),
-            value: 0,
-            promised: 0,
-            note: None,
-        };
-        self.clients.insert(place, client);
-        if !frozen {
-            self.set_presence(place, presence_from(state));
-        }
-    }
-
-    /// The own policy of the held process that this one inherited SCHED_IDLE from; `None` for
-    /// one that is not in SCHED_IDLE, or of itself.
-    fn inherited(&self, identity: ProcessIdentity) -> Option<SchedulingPolicy> {
-        let registry = &self.guardian.registry;
-        if identity.start_time_ticks < registry.made_ticks()
-            || !crate::scheduling::policy_of(identity.pid).is_ok_and(SchedulingPolicy::is_idle)
-        {
-            return None;
-        }
-        if let Some(policy) = self.children.get(&identity) {
-            return Some(*policy);
-        }
-        let facts = observe::ProcessHandle::open_identity(identity).ok()?.facts().ok()?;
-        let kin = |entry: &crate::registry::Entry| {
-            let before = &entry.before;
-            entry.flags & crate::registry::IDLED != 0
-                && (before.process.pid == facts.parent_pid
-                    || before.session == facts.session
-                    || before.process_group == facts.process_group)
-        };
-        registry
-            .entries()
-            .filter(|entry| entry.tid.is_none())
-            .find(kin)
-            .map(|entry| entry.before.policy)
-    }
-
-    fn note_fork(&mut self, parent: ProcessIdentity, child: ProcessIdentity) {
-        let of_client = self
-            .clients
-            .iter()
-            .find(|client| client.identity() == parent)
-            .map(|client| client.process.own_policy());
-        let Some(policy) = of_client.or_else(|| self.children.get(&parent).copied()) else {
-            return;
-        };
-        if self.children.len() >= KEPT_CHILDREN {
-            // The oldest are the least: identities begin with the pid, but any one will do, for
-            // whoever is forgotten is still known by parent, session or group.
-            self.children.pop_first();
-        }
-        self.children.insert(child, policy);
-    }
-
-    // Leaving.
-
-    /// Takes a client out, after giving it back what it had.
-    fn let_go(&mut self, mut client: Client) {
-        self.look_for_children |= client.process.is_idled() || client.account.draws > 0;
-        self.policy.forget(client.id.0);
-        if let Some(graph) = &mut self.graph {
-            graph.set_active(client.id, false);
-        }
-        self.changed = true;
-        // A last look at its clock, which a zombie still has.
-        client.measure();
-        self.used_by_gone_ns += client.account.used_ns;
-        let mut hands = Hands { registry: &mut self.guardian.registry, drift: &mut self.drift };
-        match client.process.give_back(&mut hands) {
-            Ok(()) | Err(Trouble::Gone) => {}
-            Err(Trouble::Unmanaged(reason)) => {
-                let what = format!("it could not be given back what it had: {reason}");
-                self.drift.push(Drift { process: Some(client.identity()), what });
-            }
-        }
-        let _ = epoll::delete(&self.poll, client.process.pidfd());
-        client.process.close(&mut self.guardian.registry);
-    }
-
-    fn drop_client(&mut self, index: usize, trouble: Trouble) {
-        let client = self.clients.remove(index);
-        if let Trouble::Unmanaged(reason) = trouble {
-            let planned = PlannedClient {
-                id: client.id,
-                process: client.identity(),
-                frozen: client.presence == Presence::Frozen,
-            };
-            self.drift.push(Drift { process: Some(planned.process), what: reason.clone() });
-            self.unmanaged.insert(planned.id, (planned, reason));
-        }
-        self.let_go(client);
-    }
-
-    fn drop_the_dead(&mut self) {
-        for index in (0..self.clients.len()).rev() {
-            if !self.clients[index].process.is_alive() {
-                self.drop_client(index, Trouble::Gone);
-            }
-        }
-    }
-
-    fn revert(&mut self) {
-        self.generation = None;
-        self.graph = None;
-        self.waiting.clear();
-        self.unmanaged.clear();
-        let mut any = false;
-        for client in std::mem::take(&mut self.clients) {
-            any = true;
-            self.let_go(client);
-        }
-        if any || self.look_for_children {
-            self.free_children();
-        }
-        self.look_for_children = false;
-    }
-
-    /// Takes children of processes that were held out of SCHED_IDLE, if no plan names them.
-    fn free_children(&mut self) {
-        let born = self
-            .children
-            .iter()
-            .map(|(child, policy)| (child.pid, (Some(child.start_time_ticks), *policy)))
-            .collect();
-        let lineage = Lineage { born, complete: true };
-        let mut failed = Vec::new();
-        free_inheritors(&self.guardian.registry, &lineage, &mut failed);
-        let told = failed.into_iter().map(|what| Drift { process: None, what });
-        self.drift.extend(told);
     }
 
     // The guardian.
@@ -798,68 +539,6 @@ impl Lottery {
             self.drift.push(Drift { process: None, what: error.to_string() });
         }
     }
-
-    // Answers.
-
-    fn applied(&mut self) -> Applied {
-        let unmanaged = self.unmanaged.values().map(|(planned, reason)| AppliedClient {
-            id: planned.id,
-            process: planned.process,
-            state: ClientState::Unmanaged,
-            held: Held::Free,
-            note: Some(reason.clone()),
-        });
-        let mut clients: Vec<AppliedClient> =
-            self.clients.iter().map(Client::applied).chain(unmanaged).collect();
-        clients.sort_by_key(|client| client.id);
-        Applied {
-            generation: self.generation,
-            hold: self.setting.hold,
-            guarded: self.guarded,
-            guardian_pid: self.guardian.pid(),
-            clients,
-            drift: std::mem::take(&mut self.drift),
-        }
-    }
-
-    fn sample(&mut self) -> Sample {
-        let now = now_ns();
-        self.integrate(now);
-        for client in &mut self.clients {
-            if let Some(used) = client.measure()
-                && used > 0
-            {
-                self.policy.charge(client.id.0, used, self.setting.quantum_ns);
-            }
-        }
-        let managed = self.clients.iter().map(Client::sample);
-        let unmanaged = self.unmanaged.values().map(|(planned, _)| ClientSample {
-            id: planned.id,
-            process: planned.process,
-            state: ClientState::Unmanaged,
-            value: 0,
-            promised: 0,
-            promised_ns: 0,
-            used_ns: 0,
-            active_ns: 0,
-            wins: 0,
-            draws: 0,
-        });
-        let mut clients: Vec<ClientSample> = managed.chain(unmanaged).collect();
-        clients.sort_by_key(|client| client.id);
-        Sample {
-            at_ns: now,
-            seats: self.setting.seats,
-            generation: self.generation.unwrap_or(0),
-            draws: self.draws,
-            late: self.late,
-            own_cpu_ns: ns(clock_gettime(ClockId::ThreadCPUTime)),
-            system_calls: calls(),
-            used_ns: self.used_by_gone_ns
-                + clients.iter().map(|client| client.used_ns).sum::<u64>(),
-            clients,
-        }
-    }
 }
 
 impl Drop for Lottery {
@@ -868,7 +547,7 @@ impl Drop for Lottery {
     }
 }
 
-fn presence_from(state: RunState) -> Presence {
+pub(super) fn presence_from(state: RunState) -> Presence {
     match state {
         RunState::Running => Presence::Competing,
         RunState::Stopped => Presence::StoppedByOthers,
@@ -884,10 +563,10 @@ fn timespec(ns: u64) -> Timespec {
     }
 }
 
-fn ns(time: Timespec) -> u64 {
+pub(super) fn ns(time: Timespec) -> u64 {
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
-fn now_ns() -> u64 {
+pub(super) fn now_ns() -> u64 {
     ns(clock_gettime(ClockId::Monotonic))
 }

@@ -4,9 +4,11 @@
 //! SCHED_IDLE, or stopped; winners have their own policy. Only what changes costs system calls.
 //! See docs/user-level.md for what that can and cannot do.
 
+mod answers;
 mod client;
 mod group;
 mod lottery;
+mod membership;
 mod process;
 
 use crate::{Applied, EnforceError, Enforcer, Guardian, Hold, Plan, Sample, hold_available};
