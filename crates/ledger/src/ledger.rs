@@ -1,8 +1,8 @@
 //! The state, its indexes, and the one place that writes to it.
 
 use crate::{
-    BASE, Change, Currency, CurrencyId, CurrencyRecord, Home, Loan, Mode, Nature, PolicyKey,
-    ProcessIdentity, Resource, Rights, Ticket, TicketId, TicketKind,
+    AMOUNT_MAX, BASE, Change, Currency, CurrencyId, CurrencyRecord, HARD_TOTAL, Home, ISSUED_MAX,
+    Loan, Mode, Nature, PolicyKey, ProcessIdentity, Resource, Rights, Ticket, TicketId, TicketKind,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -292,18 +292,20 @@ impl Ledger {
                 }
                 let bare =
                     |currency: &Currency| currency.backing.is_empty() && currency.issued.is_empty();
-                if after.is_none() && !now.is_some_and(bare) {
-                    return Err(format!("currency {id} is removed with tickets left"));
+                match after {
+                    None if !now.is_some_and(bare) => {
+                        return Err(format!("currency {id} is removed with tickets left"));
+                    }
+                    None => {}
+                    Some(record) => self.record_fits(*id, record)?,
                 }
             }
             Change::Ticket { id, before, after } => {
                 if self.tickets.get(id) != before.as_ref() {
                     return Err(format!("ticket {} is not what it was", id.0));
                 }
-                if after.as_ref().is_some_and(|ticket| {
-                    !known(&ticket.issuer) || !known(&ticket.holder) || ticket.holder == BASE
-                }) {
-                    return Err(format!("ticket {} joins unknown currencies", id.0));
+                if let Some(ticket) = after {
+                    self.ticket_fits(*id, before.as_ref(), ticket)?;
                 }
             }
             Change::Home { key, before, after } => {
@@ -314,6 +316,55 @@ impl Ledger {
                     return Err(format!("the policy's currency for {key} is unknown"));
                 }
             }
+        }
+        Ok(())
+    }
+
+    fn record_fits(&self, id: CurrencyId, record: &CurrencyRecord) -> Result<(), String> {
+        let taken = match &record.nature {
+            Nature::Client { process, .. } => self.client_of(*process),
+            Nature::Base | Nature::Pure => self.named(record.owner, &record.name),
+            Nature::Job { .. } => None,
+        };
+        if let Some(other) = taken.filter(|other| *other != id) {
+            return Err(format!("currency {id} has the name or process of {other}"));
+        }
+        if (id == BASE) != (record.nature == Nature::Base) {
+            return Err(format!("currency {id} is not the one base"));
+        }
+        Ok(())
+    }
+
+    fn ticket_fits(
+        &self,
+        id: TicketId,
+        before: Option<&Ticket>,
+        ticket: &Ticket,
+    ) -> Result<(), String> {
+        let Ticket { issuer, holder, resource, kind, amount } = ticket;
+        let from = self.currencies.get(issuer).filter(|currency| !currency.is_client());
+        let Some(from) = from.filter(|_| *holder != BASE && self.currencies.contains_key(holder))
+        else {
+            return Err(format!("ticket {} joins currencies that cannot be joined", id.0));
+        };
+        let other = self.held(*holder, *issuer, resource, *kind);
+        if other.is_some_and(|(other, _)| other != id) {
+            return Err(format!("ticket {} is a second of its kind", id.0));
+        }
+        let same = before
+            .filter(|old| (old.issuer, &old.resource, old.kind) == (*issuer, resource, *kind));
+        let freed = same.map_or(0, |old| old.amount);
+        let issued = from.issued_of(resource);
+        let (most, left) = match kind {
+            TicketKind::Soft => (AMOUNT_MAX, ISSUED_MAX - (issued.soft - freed)),
+            TicketKind::Hard => (HARD_TOTAL, HARD_TOTAL - (issued.hard - freed)),
+        };
+        if *amount > most.min(left) {
+            return Err(format!("ticket {} has {amount}, more than its issuer may", id.0));
+        }
+        let moved = before.is_none_or(|old| (old.issuer, old.holder) != (*issuer, *holder));
+        if moved && self.funds(*holder, *issuer) {
+            return Err(format!("ticket {} closes a cycle", id.0));
         }
         Ok(())
     }
