@@ -19,7 +19,17 @@ pub struct CompletionsArgs {
 pub fn completions(args: &CompletionsArgs) -> Result<ExitCode, CliError> {
     // Generated in memory: the generator would panic on a pipe that closes.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut crate::command(), "allot", &mut script);
+    clap_complete::generate(args.shell, &mut visible(), "allot", &mut script);
     io::stdout().lock().write_all(&script)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The command without what people do not type.
+fn visible() -> clap::Command {
+    let all = crate::command();
+    clap::Command::new("allot")
+        .about(all.get_about().cloned().unwrap_or_default())
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(all.get_arguments().cloned())
+        .subcommands(all.get_subcommands().filter(|inner| !inner.is_hide_set()).cloned())
 }

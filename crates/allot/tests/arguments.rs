@@ -194,6 +194,7 @@ fn completions_know_the_commands() {
         for word in ["currency", "unfund", "quantum-ms"] {
             assert!(script.contains(word), "{shell} does not complete {word}");
         }
+        assert!(!script.contains("workload"), "{shell} completes what is hidden");
     }
 }
 
