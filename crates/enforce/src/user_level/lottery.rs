@@ -4,10 +4,7 @@ use super::client::{Client, Presence};
 use super::group::Grouping;
 use super::process::{Hands, Trouble, Way, is_privileged};
 use crate::scheduling::{SchedulingPolicy, count_calls, raise_this_thread};
-use crate::{
-    Applied, Drift, EnforceError, Guardian, Held, Hold,
-    Plan, PlannedClient, Sample,
-};
+use crate::{Applied, Drift, EnforceError, Guardian, Held, Hold, Plan, PlannedClient, Sample};
 use ledger::{CurrencyId, ProcessIdentity};
 use observe::RunState;
 use policy::{Policy, PolicyName};

@@ -1,5 +1,7 @@
 //! Real processes for tests, which never outlive them.
 
+#![allow(dead_code, reason = "not every test needs everything")]
+
 pub mod funds;
 
 use std::os::unix::process::CommandExt;
