@@ -193,6 +193,7 @@ impl Running {
                 }
                 if let Err(error) = self.keeper.journal.snapshot_if_due(&self.keeper.ledger) {
                     tracing::warn!("no snapshot was taken: {error}");
+                    self.read_again(&error);
                 }
             }
             Err(error) => {
@@ -235,7 +236,15 @@ impl Running {
             entry.sequence =
                 batch.append(entry.at_unix_ms, &entry.authority, &entry.intent, &entry.changes)?;
         }
-        batch.commit().map(drop)
+        match batch.commit() {
+            // A sync failed: what the journal holds when it is read again is what counts.
+            Err(JournalError::Unknown { last, .. })
+                if self.keeper.journal.reopen().is_ok_and(|found| found.sequence >= last) =>
+            {
+                Ok(())
+            }
+            done => done.map(drop),
+        }
     }
 
     fn operate(
@@ -388,28 +397,31 @@ impl Running {
         }
         let Ok(Found { client, command }) = look(handle) else { return };
         let parent = parent.filter(|parent| self.client(*parent));
-        let taken = match parent {
-            Some(parent) => {
+        let placements = self.place(client.uid, client.gid);
+        // A child that became another user's before it was seen belongs to that user now.
+        let intent = match (parent, placements) {
+            (Some(parent), Some(placements)) if !self.is_owner(parent, client.uid) => {
                 self.keeper.enforcer.note_fork(parent, process);
-                self.observe(Intent::Fork { parent, child: client }, entries)
+                Intent::Place { client, placements }
             }
-            None => {
-                let Some(placements) = self.place(client.uid, client.gid) else { return };
-                if self.is_spared(handle) {
-                    return;
-                }
-                self.observe(Intent::Place { client, placements }, entries)
+            (Some(parent), _) => {
+                self.keeper.enforcer.note_fork(parent, process);
+                Intent::Fork { parent, child: client }
             }
+            (None, Some(placements)) if !self.is_spared(handle) => {
+                Intent::Place { client, placements }
+            }
+            (None, _) => return,
         };
-        if taken {
+        if self.observe(intent, entries) {
             self.commands.insert(process, command);
-            // A child of one user that became another's before it was seen.
-            let owner = parent.and_then(|parent| self.keeper.ledger.client_of(parent));
-            let owner = owner.and_then(|id| self.keeper.ledger.currency(id));
-            if owner.is_some_and(|owner| owner.record.owner != client.uid) {
-                self.refund(client, entries);
-            }
         }
+    }
+
+    fn is_owner(&self, process: ProcessIdentity, uid: u32) -> bool {
+        let id = self.keeper.ledger.client_of(process);
+        let currency = id.and_then(|id| self.keeper.ledger.currency(id));
+        currency.is_some_and(|currency| currency.record.owner == uid)
     }
 
     fn user_changed(&mut self, handle: &ProcessHandle, entries: &mut Vec<Entry>) {
@@ -421,13 +433,9 @@ impl Running {
         let Ok(Found { client, .. }) = look(handle) else { return };
         let record = &self.keeper.ledger.currency(id).expect("a client exists").record;
         if (record.owner, record.group) != (client.uid, client.gid) {
-            self.refund(client, entries);
+            let placements = self.place(client.uid, client.gid);
+            self.observe(Intent::UserChanged { client, placements }, entries);
         }
-    }
-
-    fn refund(&mut self, client: ledger::NewClient, entries: &mut Vec<Entry>) {
-        let placements = self.place(client.uid, client.gid);
-        self.observe(Intent::UserChanged { client, placements }, entries);
     }
 
     fn place(&mut self, uid: u32, gid: u32) -> Option<ledger::Placements> {
