@@ -9,8 +9,7 @@ use clap::Args;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::process::ExitCode;
-use std::time::Duration;
-use wire::{Client, Event, EventKind};
+use wire::{Event, EventKind};
 
 /// Show what happened: operations, processes that came and went, what befell allotd
 ///
@@ -33,45 +32,12 @@ pub fn events(global: &Global, args: &EventsArgs) -> Result<ExitCode, CliError> 
     let show = |event: &Event| {
         if global.json { output::json(event) } else { output::text(&line(event, &zone, style)) }
     };
-    if args.follow {
-        for event in client.events(args.after)? {
-            show(&event?)?;
-        }
-    } else {
-        for event in kept(&client, args.after.unwrap_or(0))? {
-            show(&event)?;
-        }
+    let stream =
+        if args.follow { client.events(args.after)? } else { client.past_events(args.after)? };
+    for event in stream {
+        show(&event?)?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// How long a stream must be silent to have no more of what is kept.
-const QUIET: Duration = Duration::from_secs(1);
-
-/// The events that allotd still has, after a number of its journal. The stream itself never
-/// ends: it is read until the journal's last number, or until nothing more comes (what is kept
-/// may end earlier, for what was only observed has no number).
-fn kept(client: &Client, after: u64) -> Result<Vec<Event>, CliError> {
-    let last = client.status()?.sequence;
-    let stream = client.events(Some(after))?;
-    let (sender, receiver) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        for event in stream {
-            if sender.send(event).is_err() {
-                break;
-            }
-        }
-    });
-    let mut events = Vec::new();
-    while let Ok(event) = receiver.recv_timeout(QUIET) {
-        let event = event?;
-        let is_last = event.sequence.is_some_and(|sequence| sequence >= last);
-        events.push(event);
-        if is_last {
-            break;
-        }
-    }
-    Ok(events)
 }
 
 fn line(event: &Event, zone: &TimeZone, style: Style) -> String {

@@ -180,13 +180,17 @@ async fn samples(
 #[derive(Deserialize)]
 struct EventsQuery {
     after: Option<u64>,
+    follow: Option<bool>,
 }
 
 /// Events as they happen, one a line; with `after`, those that are kept since then first.
 #[utoipa::path(
     get,
     path = "/v1/events",
-    params(("after" = Option<u64>, Query, description = "A journal number")),
+    params(
+        ("after" = Option<u64>, Query, description = "A journal number"),
+        ("follow" = Option<bool>, Query, description = "false: end with what is kept")
+    ),
     responses(
         (status = 200, body = Event, content_type = "application/x-ndjson"),
         (status = 400, body = ErrorBody)
@@ -196,7 +200,7 @@ async fn events(
     State(shared): State<Shared>,
     query: Result<Query<EventsQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, Failure> {
-    let Query(EventsQuery { after }) = query.map_err(bad_query)?;
+    let Query(EventsQuery { after, follow }) = query.map_err(bad_query)?;
     // Subscribe first, so that nothing falls between what is kept and what comes.
     let mut coming = shared.events.subscribe();
     let kept = match after {
@@ -213,6 +217,9 @@ async fn events(
             if lines.send(Ok(line(&event))).await.is_err() {
                 return;
             }
+        }
+        if follow == Some(false) {
+            return;
         }
         loop {
             let event = tokio::select! {

@@ -111,6 +111,11 @@ impl Client {
         }
     }
 
+    /// The events that are still kept, from `after` on where that is given; ends with the last.
+    pub fn past_events(&self, after: Option<u64>) -> Result<Lines<Event>, ClientError> {
+        self.stream(&format!("/v1/events?follow=false&after={}", after.unwrap_or(0)))
+    }
+
     /// Do one thing.
     pub fn operate(&self, operation: Operation) -> Result<OperationsDone, ClientError> {
         self.operate_all(vec![operation])
