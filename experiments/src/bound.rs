@@ -13,31 +13,39 @@ pub fn formula(policy: Policy, seats: usize) -> String {
     match policy {
         Policy::Stride => "2 percentage points".to_owned(),
         Policy::Lottery => format!(
-            "three standard deviations of the draw, 3*sqrt(pi*(1-pi)/N)/{seats} with N draws on \
-             {seats} CPUs and pi = {seats}*share, a client's chance in each; for several clients \
-             in one row on several CPUs, the sum of their pi*(1-pi); at least 0.5 percentage points"
+            "three standard deviations of the draw, 3*sqrt(pi*(1-pi)/N)/{seats}: pi = \
+             {seats}*share is a client's chance in each draw on {seats} CPUs (where fewer clients \
+             are active than there are CPUs, their number stands for that of the CPUs; for several \
+             clients in one row on several CPUs, the sum of their pi*(1-pi)); N is the number of \
+             draws, divided by E[f^2]/E[f]^2 where other processes leave only parts f of a quantum \
+             to the winner, since unequal draws even out less; at least 0.5 percentage points"
         ),
     }
 }
 
 /// The bound of one row: `seats` are its clients' parts of one CPU each (their chances in each
-/// draw), `busy` is how many CPUs the clients have together, `draws` how many draws took place.
+/// draw), `busy` is how many CPUs the clients have together, `draws` how many whole draws took
+/// place.
 ///
 /// A row's share is wins / (busy · draws). Draws are independent. On one CPU a row's wins in one
 /// draw are 0 or 1, so their variance is π(1 − π) with π the sum of its chances. On several, one
 /// client's are 0 or 1 as well; those of several depend on each other, and the sum of their
 /// variances stands for them.
-pub fn bound(policy: Policy, seats: &[f64], busy: f64, draws: u64) -> f64 {
+///
+/// A draw whose winner finds other processes on its CPU is worth the part f of a quantum, and wins
+/// are compensated for it. The payments f at a client's wins then make its use; N draws have the
+/// variance N·E\[f²\]·π(1 − π) about N·E\[f\]·π, so they are worth N·E\[f\]²/E\[f²\] whole ones.
+pub fn bound(policy: Policy, seats: &[f64], busy: f64, draws: f64) -> f64 {
     match policy {
         Policy::Stride => STRIDE_BOUND,
-        Policy::Lottery if draws == 0 || busy <= 0.0 => LEAST_BOUND,
+        Policy::Lottery if draws <= 0.0 || busy <= 0.0 => LEAST_BOUND,
         Policy::Lottery => {
             let variance = if busy <= 1.0 + 1e-9 {
                 spread(seats.iter().sum())
             } else {
                 seats.iter().map(|seat| spread(*seat)).sum()
             };
-            (3.0 * (variance / draws as f64).sqrt() / busy).max(LEAST_BOUND)
+            (3.0 * (variance / draws).sqrt() / busy).max(LEAST_BOUND)
         }
     }
 }
@@ -56,15 +64,15 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        assert_eq!(bound(Policy::Stride, &[0.3], 1.0, 5), 0.02);
+        assert_eq!(bound(Policy::Stride, &[0.3], 1.0, 5.0), 0.02);
         // One CPU, 1:1, 100 draws: 3 * 0.5 / 10.
-        assert!(close(bound(Policy::Lottery, &[0.5], 1.0, 100), 0.15));
+        assert!(close(bound(Policy::Lottery, &[0.5], 1.0, 100.0), 0.15));
         // The same split among five.
-        assert!(close(bound(Policy::Lottery, &[0.1; 5], 1.0, 100), 0.15));
+        assert!(close(bound(Policy::Lottery, &[0.1; 5], 1.0, 100.0), 0.15));
         // Two CPUs, a quarter of both: chance 1/2, half the deviation.
-        assert!(close(bound(Policy::Lottery, &[0.5], 2.0, 100), 0.075));
+        assert!(close(bound(Policy::Lottery, &[0.5], 2.0, 100.0), 0.075));
         // Certain, or never: only what else the machine does.
-        assert_eq!(bound(Policy::Lottery, &[1.0], 2.0, 100), LEAST_BOUND);
-        assert_eq!(bound(Policy::Lottery, &[0.0], 1.0, 100), LEAST_BOUND);
+        assert_eq!(bound(Policy::Lottery, &[1.0], 2.0, 100.0), LEAST_BOUND);
+        assert_eq!(bound(Policy::Lottery, &[0.0], 1.0, 100.0), LEAST_BOUND);
     }
 }

@@ -35,6 +35,7 @@ impl Daemon {
     pub fn start(
         options: &RunOptions,
         policy: Policy,
+        quantum_ms: u64,
         cpus: &[u32],
         dir: &Path,
         stop: &dyn Fn() -> bool,
@@ -60,7 +61,7 @@ impl Daemon {
             .arg(&socket)
             .args(["--policy", policy.as_str()])
             .args(["--seed", &options.seed.to_string()])
-            .args(["--quantum-ms", &options.quantum_ms.to_string()])
+            .args(["--quantum-ms", &quantum_ms.to_string()])
             .args(["--cpus", &show_cpus(cpus)])
             .arg("--with-parent");
         if let Some(enforcer) = &options.enforcer {

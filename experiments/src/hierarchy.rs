@@ -1,13 +1,11 @@
 //! `cpu-hierarchy`: paper 1, section 6.2, figures 7 and 8; or any other funding graph.
 
-use crate::daemon::Daemon;
 use crate::graph::Graph;
 use crate::plot::{draw, progress, progress_panel};
 use crate::report::Findings;
-use crate::session::{Bench, Part};
+use crate::session::{Bench, Part, QUANTUM_MS};
 use crate::timeline::phases;
 use crate::{ExperimentError, ExperimentInfo, Outcome};
-use std::time::Duration;
 
 pub(crate) const INFO: ExperimentInfo = ExperimentInfo {
     name: "cpu-hierarchy",
@@ -39,16 +37,14 @@ pub(crate) fn run_graph(
     let seconds = bench.total;
     // Before anything is started.
     let stretches = phases(graph, seconds)?;
-    let policy = bench.options.policy;
-    let mut daemon =
-        Daemon::start(bench.options, policy, &bench.cpus, bench.dir.path(), bench.stop)?;
+    let mut daemon = bench.allotd(bench.options.policy, QUANTUM_MS)?;
     let mut findings = Findings::new(bench, &daemon)?;
-    let tick = Duration::from_secs_f64((seconds / 400.0).clamp(0.02, 0.25));
-    let part = Part { label: "", graph, seconds, tick, slices: 1 };
+    let tick = findings.quantum();
+    let part = Part { label: "", graph, seconds, tick, slices: &[1.0] };
     let record = bench.run(Some(&mut daemon), &part)?;
     let names: Vec<String> = graph.clients.iter().map(|client| client.name.clone()).collect();
     let policy = findings.policy;
-    findings.add("", &names, &record.windows, policy);
+    findings.add("", &names, &record.windows);
     more(&mut findings, &record);
     let marks = match graph.phases.is_empty() {
         true => stretches.iter().skip(1).map(|phase| (phase.start, String::new())).collect(),
@@ -59,7 +55,10 @@ pub(crate) fn run_graph(
         "" => graph.title.clone(),
         paper => format!("{} ({paper})", graph.title),
     };
-    let under = format!("{policy}, {} CPUs", bench.cpus.len());
+    let under = match bench.cpus.len() {
+        1 => format!("{policy}, one CPU"),
+        count => format!("{policy}, {count} CPUs"),
+    };
     let svg = draw(&title, &[progress_panel(&under, lines, marks)]);
     let svg = vec![("progress.svg".to_owned(), svg)];
     let outcome = findings.finish(bench, info, &graph.title, &graph.paper, svg);

@@ -1,12 +1,10 @@
 //! `insulation`: paper 3, section 5.3, figures 32 to 38.
 
-use crate::daemon::Daemon;
 use crate::graph::{BASE, Client, Currency, Funding, Graph, TicketKind};
 use crate::plot::{draw, progress, progress_panel};
 use crate::report::Findings;
 use crate::session::{Bench, Part, Record};
 use crate::{ExperimentError, ExperimentInfo, Outcome};
-use std::time::Duration;
 
 pub(crate) const INFO: ExperimentInfo = ExperimentInfo {
     name: "insulation",
@@ -20,16 +18,17 @@ pub(crate) const INFO: ExperimentInfo = ExperimentInfo {
 /// How many processes paul has, what part of the run that takes, and the paper's figures.
 const PARTS: [(usize, f64, &str); 3] =
     [(2, 0.2, "figure 32"), (10, 0.3, "figures 33, 34"), (60, 0.5, "figures 37, 38")];
-/// Allot, the kernel's default, and both again.
-const SLICES: usize = 4;
+/// Allot, the kernel's default, and both again. The kernel's default needs less time to show what
+/// it does.
+const SLICES: [f64; 4] = [0.35, 0.15, 0.35, 0.15];
 /// Whom they run as, where we may choose: numbers that no person has.
 const BILL_UID: u32 = 65533;
 const PAUL_UID: u32 = 65534;
+/// Milliseconds between draws, where nobody says otherwise: paul's sixtieth has every 120th.
+const QUANTUM_MS: u64 = 5;
 
 pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
-    let policy = bench.options.policy;
-    let mut daemon =
-        Daemon::start(bench.options, policy, &bench.cpus, bench.dir.path(), bench.stop)?;
+    let mut daemon = bench.allotd(bench.options.policy, QUANTUM_MS)?;
     let mut findings = Findings::new(bench, &daemon)?;
     let two_users = nix::unistd::geteuid().is_root() && daemon.is_own();
     if !two_users {
@@ -41,12 +40,11 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
         let graph = graph(count, two_users);
         let seconds = bench.total * part_of_run;
         let label = format!("1:{count}");
-        let tick = Duration::from_secs_f64((seconds / 200.0).clamp(0.02, 0.25));
-        let part = Part { label: &label, graph: &graph, seconds, tick, slices: SLICES };
+        let tick = findings.quantum();
+        let part = Part { label: &label, graph: &graph, seconds, tick, slices: &SLICES };
         let record = bench.run(Some(&mut daemon), &part)?;
         let names = users(&graph);
-        let policy = findings.policy;
-        findings.add(&label, &names, &record.windows, policy);
+        findings.add(&label, &names, &record.windows);
         let title = format!("User insulation, 1 process against {count} (paper 3, {figures})");
         svg.push((format!("insulation-{count}.svg"), plot(&title, &names, &record, seconds)));
     }
@@ -54,9 +52,12 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
 }
 
 fn plot(title: &str, names: &[String], record: &Record, seconds: f64) -> String {
-    let slice = |at: f64| (at / (seconds / SLICES as f64)) as usize;
-    let allot = progress(names, &record.series, &|at| slice(at) % 2 == 0);
-    let kernel = progress(names, &record.series, &|at| slice(at) % 2 == 1);
+    let is_allots = |at: f64| {
+        let turn = SLICES[0] + SLICES[1];
+        (at / seconds) % turn < SLICES[0]
+    };
+    let allot = progress(names, &record.series, &is_allots);
+    let kernel = progress(names, &record.series, &|at| !is_allots(at));
     let panels = [
         progress_panel("allot (its slices of the run, joined)", allot, Vec::new()),
         progress_panel("the kernel's default (its slices, joined)", kernel, Vec::new()),

@@ -60,16 +60,20 @@ fn paint<'a>(root: &Area<'a>, title: &str, panels: &[Panel]) -> Result<(), Failu
     // One scale for all, or panels beside each other could not be compared.
     let points = panels.iter().flat_map(|panel| &panel.lines).flat_map(|line| &line.points);
     let room = if panels.iter().any(|panel| !panel.marks.is_empty()) { 1.12 } else { 1.05 };
-    let y_max = points.map(|point| point.1).fold(0.0, f64::max).max(1e-9) * room;
+    let (x_max, y_max) =
+        points.fold((1e-9_f64, 1e-9_f64), |(x, y), point| (x.max(point.0), y.max(point.1)));
+    let scale = (x_max, y_max * room);
     for (area, panel) in root.split_evenly((1, panels.len())).iter().zip(panels) {
-        paint_panel(area, panel, y_max)?;
+        paint_panel(area, panel, scale)?;
     }
     root.present()
 }
 
-fn paint_panel<'a>(area: &Area<'a>, panel: &Panel, y_max: f64) -> Result<(), Failure<'a>> {
-    let points = panel.lines.iter().flat_map(|line| &line.points);
-    let x_max = points.map(|point| point.0).fold(0.0, f64::max).max(1e-9);
+fn paint_panel<'a>(
+    area: &Area<'a>,
+    panel: &Panel,
+    (x_max, y_max): (f64, f64),
+) -> Result<(), Failure<'a>> {
     let (x_from, x_to) = match panel.x_names.len() {
         0 => (0.0, x_max),
         count => (-0.3, count as f64 - 0.7),

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
 /// By how much allotd's own promise may differ from the graph's: it takes a moment to notice who
 /// woke.
@@ -30,9 +31,13 @@ pub struct Row {
     pub promised_by_allotd: f64,
     /// CPU time, in seconds.
     pub used_seconds: f64,
+    /// How many draws took place.
+    pub draws: u64,
+    /// How many whole draws they were worth: see [`Report::bound_formula`].
+    pub draws_worth: f64,
 }
 
-/// A share under the kernel's default, in the same run.
+/// A share under another rule, in the same run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Compared {
     /// As in [`Row::client`].
@@ -89,7 +94,7 @@ pub struct Report {
     pub quantum_ns: u64,
     /// What else had to hold.
     pub checks: Vec<Check>,
-    /// The kernel's default beside it.
+    /// Other rules beside it, not judged.
     pub compared: Vec<Compared>,
     /// How even the shares were over short times.
     pub wobble: Vec<Wobble>,
@@ -182,48 +187,60 @@ impl Findings {
         })
     }
 
+    /// Between draws.
+    pub fn quantum(&self) -> Duration {
+        Duration::from_nanos(self.quantum_ns)
+    }
+
     /// Adds what was measured in a part: a row for each name and phase. `names` says per client
-    /// whose row it belongs to; `label` is put into the rows' names where it is not empty.
-    pub fn add(&mut self, label: &str, names: &[String], windows: &[Window], policy: Policy) {
+    /// whose row it belongs to; `label` is put into the rows' names where it is not empty. What the
+    /// kernel's default did in its slices is put beside.
+    pub fn add(&mut self, label: &str, names: &[String], windows: &[Window]) {
         for window in merged(windows) {
-            let labels = [label, window.phase.as_str()];
-            let labels: Vec<_> = labels.into_iter().filter(|label| !label.is_empty()).collect();
-            let label = labels.join(", ");
-            let title = |name: &str| match label.as_str() {
-                "" => name.to_owned(),
-                label => format!("{name} ({label})"),
-            };
-            let promised = window.expected.shares();
+            let label = joined(label, &window.phase);
+            if !window.managed {
+                self.put_beside(&label, names, &window, "the kernel's default");
+                continue;
+            }
             let seats = window.expected.seats();
             let busy: f64 = seats.iter().sum();
-            let measured = shares(&window.used_ns);
+            let draws_worth = window.draws as f64 / window.dispersion;
             let said = shares(&window.promised_ns);
-            for (name, clients) in groups(names) {
-                let sum = |parts: &[f64]| clients.iter().map(|i| parts[*i]).sum::<f64>();
-                let (promised, measured) = (sum(&promised), sum(&measured));
-                let error = (measured - promised).abs();
-                if !window.managed {
-                    let by = "the kernel's default".to_owned();
-                    let client = title(&name);
-                    self.compared.push(Compared { client, by, promised, measured, error });
-                    continue;
-                }
-                let chances: Vec<f64> = clients.iter().map(|i| seats[*i]).collect();
-                let used: u64 = clients.iter().map(|i| window.used_ns[*i]).sum();
+            for share in shares_of(&label, names, &window) {
+                let chances: Vec<f64> = share.clients.iter().map(|i| seats[*i]).collect();
+                let used: u64 = share.clients.iter().map(|i| window.used_ns[*i]).sum();
                 self.rows.push(Row {
-                    client: title(&name),
-                    promised,
-                    measured,
-                    error,
-                    bound: bound(policy, &chances, busy, window.draws),
-                    promised_by_allotd: sum(&said),
+                    client: share.title,
+                    promised: share.promised,
+                    measured: share.measured,
+                    error: (share.measured - share.promised).abs(),
+                    bound: bound(self.policy, &chances, busy, draws_worth),
+                    promised_by_allotd: share.clients.iter().map(|i| said[*i]).sum(),
                     used_seconds: used as f64 / 1e9,
+                    draws: window.draws,
+                    draws_worth,
                 });
             }
-            if window.managed {
-                self.note(&label, &window, busy);
-            }
+            self.note(&label, &window, busy);
         }
+    }
+
+    /// Puts a part beside the others that is not judged: another policy, or the kernel's default.
+    pub fn compare(&mut self, label: &str, names: &[String], windows: &[Window], by: &str) {
+        for window in merged(windows) {
+            self.put_beside(&joined(label, &window.phase), names, &window, by);
+        }
+    }
+
+    fn put_beside(&mut self, label: &str, names: &[String], window: &Window, by: &str) {
+        let beside = shares_of(label, names, window).into_iter().map(|share| Compared {
+            client: share.title,
+            by: by.to_owned(),
+            promised: share.promised,
+            measured: share.measured,
+            error: (share.measured - share.promised).abs(),
+        });
+        self.compared.extend(beside);
     }
 
     fn note(&mut self, label: &str, window: &Window, busy: f64) {
@@ -299,6 +316,32 @@ impl Findings {
     }
 }
 
+/// The share of one name in one window.
+struct Share {
+    title: String,
+    clients: Vec<usize>,
+    promised: f64,
+    measured: f64,
+}
+
+fn joined(label: &str, phase: &str) -> String {
+    let both = [label, phase];
+    both.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+}
+
+fn shares_of(label: &str, names: &[String], window: &Window) -> Vec<Share> {
+    let promised = window.expected.shares();
+    let measured = shares(&window.used_ns);
+    let named = groups(names).into_iter();
+    named
+        .map(|(name, clients)| {
+            let sum = |parts: &[f64]| clients.iter().map(|i| parts[*i]).sum::<f64>();
+            let title = if label.is_empty() { name } else { format!("{name} ({label})") };
+            Share { title, promised: sum(&promised), measured: sum(&measured), clients }
+        })
+        .collect()
+}
+
 /// Windows of one phase under one rule are one measurement.
 fn merged(windows: &[Window]) -> Vec<Window> {
     let mut merged: Vec<Window> = Vec::new();
@@ -314,6 +357,8 @@ fn merged(windows: &[Window]) -> Vec<Window> {
         };
         add(&mut into.used_ns, &window.used_ns);
         add(&mut into.promised_ns, &window.promised_ns);
+        let (old, new) = (into.seconds, window.seconds);
+        into.dispersion = (into.dispersion * old + window.dispersion * new) / (old + new);
         into.seconds += window.seconds;
         into.draws += window.draws;
         into.late += window.late;
@@ -378,14 +423,15 @@ fn table(report: &Report, title: &str) -> String {
     }
     if !report.compared.is_empty() {
         line(String::new());
-        line("The kernel's default in the same run:".to_owned());
+        line("Beside it in the same run, not judged:".to_owned());
         for row in &report.compared {
             line(format!(
-                "{:<width$}  {:>9}  {:>9}  {:>8}",
+                "{:<width$}  {:>9}  {:>9}  {:>8}  {}",
                 row.client,
                 percent(row.promised),
                 percent(row.measured),
-                percent(row.error)
+                percent(row.error),
+                row.by
             ));
         }
     }
@@ -431,6 +477,7 @@ mod tests {
             used_ns: used.to_vec(),
             promised_ns: vec![2, 1, 1],
             draws: 100,
+            dispersion: 1.0,
             late: 0,
             daemon_ns: 0,
         }

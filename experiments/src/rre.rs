@@ -4,7 +4,7 @@ use crate::daemon::Daemon;
 use crate::graph::Graph;
 use crate::plot::{Line, Panel, draw, progress, progress_panel};
 use crate::report::Findings;
-use crate::session::{Bench, Part, Record, Series};
+use crate::session::{Bench, Part, QUANTUM_MS, Record, Series};
 use crate::wobble::{WINDOWS_MS, Wobble, wobble};
 use crate::{ExperimentError, ExperimentInfo, Outcome, Policy};
 use std::time::Duration;
@@ -28,10 +28,8 @@ const NICE_WEIGHTS: [u32; 20] =
 const KERNEL: &str = "the kernel's nice";
 
 pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
-    let wanted = bench.options.policy;
     let piece = bench.total / PIECES;
-    let mut daemon =
-        Daemon::start(bench.options, wanted, &bench.cpus, bench.dir.path(), bench.stop)?;
+    let mut daemon = bench.allotd(bench.options.policy, QUANTUM_MS)?;
     let mut findings = Findings::new(bench, &daemon)?;
     let policy = findings.policy;
     let other = if policy == Policy::Lottery { Policy::Stride } else { Policy::Lottery };
@@ -41,7 +39,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
     for (ratio, figure) in [(4, "figure 19"), (3, "figure 20"), (20, "no figure; text")] {
         let graph = pair(ratio, None)?;
         let record = one(bench, Some(&mut daemon), &graph, &format!("{ratio}:1"), piece)?;
-        findings.add(&format!("{ratio}:1"), &names(&graph), &record.windows, policy);
+        findings.add(&format!("{ratio}:1"), &names(&graph), &record.windows);
         let title = format!("Relative rate of execution {ratio}:1 (paper 3, {figure})");
         let panel = panel(&policy.to_string(), &graph, &record, Vec::new());
         svg.push((format!("rre-{ratio}-1.svg"), draw(&title, &[panel])));
@@ -52,7 +50,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
     let graph = pair(4, Some(1))?;
     let seconds = 2.0 * piece;
     let record = one(bench, Some(&mut daemon), &graph, "changed", seconds)?;
-    findings.add("", &names(&graph), &record.windows, policy);
+    findings.add("", &names(&graph), &record.windows);
     let marks = vec![(seconds / 2.0, "4:1 becomes 1:1".to_owned())];
     let title = "Ticket ratio changed half-way from 4:1 to 1:1 (paper 3, figure 23)";
     svg.push((
@@ -65,10 +63,14 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
 
     let graph = pair(4, None)?;
     if own {
-        let mut daemon =
-            Daemon::start(bench.options, other, &bench.cpus, bench.dir.path(), bench.stop)?;
+        let mut daemon = bench.allotd(other, QUANTUM_MS)?;
         let record = one(bench, Some(&mut daemon), &graph, &format!("4:1 by {other}"), piece)?;
-        findings.add(&format!("4:1 by {other}"), &names(&graph), &record.windows, other);
+        findings.compare(
+            &format!("4:1 by {other}"),
+            &names(&graph),
+            &record.windows,
+            other.as_str(),
+        );
         wobbly.push((other.to_string(), record.series));
     } else {
         let what = format!("the running allotd has {policy} only: no wobble for {other}");
@@ -80,14 +82,14 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
     niced.clients[0].nice = nice;
     let record = one(bench, None, &niced, KERNEL, piece)?;
     let label = format!("4:1 by nice 0 and {nice}");
-    findings.add(&label, &names(&niced), &record.windows, policy);
+    findings.compare(&label, &names(&niced), &record.windows, KERNEL);
     findings.notes.push(format!(
         "no nice value means 4:1 to the kernel: the nearest, {nice}, means {ratio:.2}:1 by its \
          table of weights"
     ));
     wobbly.push((KERNEL.to_owned(), record.series));
 
-    let chance = (0.8, bench.options.quantum_ms);
+    let chance = (0.8, findings.quantum().as_millis() as u64);
     for (by, series) in &wobbly {
         let draws = (by == Policy::Lottery.as_str()).then_some(chance);
         findings.wobble.extend(wobble(by, &graph.clients[1].name, 1, series, draws));
@@ -104,7 +106,7 @@ fn one(
     label: &str,
     seconds: f64,
 ) -> Result<Record, ExperimentError> {
-    bench.run(daemon, &Part { label, graph, seconds, tick: TICK, slices: 1 })
+    bench.run(daemon, &Part { label, graph, seconds, tick: TICK, slices: &[1.0] })
 }
 
 fn names(graph: &Graph) -> Vec<String> {

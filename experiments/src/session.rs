@@ -7,7 +7,7 @@ use crate::machine::Machine;
 use crate::timeline::{Phase, phases};
 use crate::workers::{Workers, nanoseconds};
 use crate::workload::monotonic_ns;
-use crate::{ExperimentError, Progress, ProgressRow, RunOptions};
+use crate::{ExperimentError, Policy, Progress, ProgressRow, RunOptions};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::Duration;
@@ -17,7 +17,11 @@ use wire::{Amount, CurrencyRef, Operation, Sample};
 /// At the beginning of each phase, so much is not measured: whoever woke has to be noticed. A
 /// tenth of the phase where that is less.
 pub(crate) const SETTLE_SECONDS: f64 = 0.5;
+/// Measuring ends so much before a phase does: we may be late, and must not see the next one.
+const MARGIN_SECONDS: f64 = 0.05;
 const PROGRESS_NS: u64 = 250_000_000;
+/// Milliseconds between draws, where neither the experiment nor its user says otherwise.
+pub(crate) const QUANTUM_MS: u64 = 10;
 
 /// What all parts of an experiment have in common.
 pub(crate) struct Bench<'a> {
@@ -40,9 +44,9 @@ pub(crate) struct Part<'a> {
     pub seconds: f64,
     /// Between samples of progress.
     pub tick: Duration,
-    /// Cut the phases into so many slices in which allot and the kernel's default take turns;
-    /// 1 is no cut. Even: it ends with the kernel's default.
-    pub slices: usize,
+    /// Cuts each phase into slices of these parts of it, in which allot and the kernel's default
+    /// take turns, allot first. One slice is no cut.
+    pub slices: &'a [f64],
 }
 
 /// What was measured in a stretch of time in which nothing changed.
@@ -62,6 +66,9 @@ pub(crate) struct Window {
     pub promised_ns: Vec<u64>,
     /// Draws held.
     pub draws: u64,
+    /// How unequal the draws were in what they were worth: E[f²] / E[f]², with f the part of a
+    /// quantum that other processes left to who won it. 1 where they left all.
+    pub dispersion: f64,
     /// Of them too late.
     pub late: u64,
     /// CPU time of allotd itself, ns.
@@ -77,6 +84,28 @@ pub(crate) struct Series {
     pub iterations: Vec<Vec<u64>>,
     /// CPU time, ns, per sample and client.
     pub used_ns: Vec<Vec<u64>>,
+}
+
+impl Series {
+    /// E[f²] / E[f]² between two times, from what all clients together used between samples (of
+    /// about a quantum each) on so many busy CPUs. These are taken as independent of each other:
+    /// the variance of their mean is that of one, divided by their number. A quantum that is
+    /// spread over two samples is smoothed, so this errs, if at all, towards 1.
+    pub fn dispersion(&self, [from, to]: [f64; 2], busy: f64) -> f64 {
+        let total = |sample: usize| self.used_ns[sample].iter().sum::<u64>() as f64;
+        let inside: Vec<usize> =
+            (0..self.at.len()).filter(|sample| (from..=to).contains(&self.at[*sample])).collect();
+        let rates: Vec<f64> = inside
+            .windows(2)
+            .map(|pair| (total(pair[1]) - total(pair[0])) / (self.at[pair[1]] - self.at[pair[0]]))
+            .collect();
+        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+        if rates.len() < 2 || mean <= 0.0 {
+            return 1.0;
+        }
+        let squares: f64 = rates.iter().map(|rate| (rate - mean).powi(2)).sum();
+        1.0 + busy * squares / (rates.len() - 1) as f64 / (mean * mean)
+    }
 }
 
 /// What one part gave.
@@ -126,6 +155,13 @@ impl Bench<'_> {
         }
         self.elapsed += part.seconds;
         record
+    }
+
+    /// An allotd for this experiment.
+    pub fn allotd(&self, policy: Policy, quantum_ms: u64) -> Result<Daemon, ExperimentError> {
+        let quantum_ms = self.options.quantum_ms.unwrap_or(quantum_ms);
+        let dir = self.dir.path();
+        Daemon::start(self.options, policy, quantum_ms, &self.cpus, dir, self.stop)
     }
 
     fn workload_command(&self) -> Result<Vec<OsString>, ExperimentError> {
@@ -180,17 +216,12 @@ impl Run<'_, '_> {
         let managed = self.daemon.is_some();
         let mut turns = Vec::new();
         for (index, phase) in self.phases.iter().enumerate() {
-            let slices = self.part.slices;
-            let length = (phase.end - phase.start) / slices as f64;
-            for slice in 0..slices {
-                let at = phase.start + length * slice as f64;
-                turns.push(Turn {
-                    at,
-                    end: at + length,
-                    phase: index,
-                    managed: managed && slice % 2 == 0,
-                    first_of_phase: slice == 0,
-                });
+            let mut at = phase.start;
+            for (slice, part) in self.part.slices.iter().enumerate() {
+                let end = at + (phase.end - phase.start) * part;
+                let managed = managed && slice % 2 == 0;
+                turns.push(Turn { at, end, phase: index, managed, first_of_phase: slice == 0 });
+                at = end;
             }
         }
         turns
@@ -201,7 +232,7 @@ impl Run<'_, '_> {
         if turn.at == 0.0 || self.daemon.is_none() {
             return Ok(());
         }
-        if self.part.slices > 1 {
+        if self.part.slices.len() > 1 {
             match turn.managed {
                 true => self.adopt()?,
                 false => self.release()?,
@@ -251,10 +282,15 @@ impl Run<'_, '_> {
         let sample_before = self.sample(turn.managed)?;
         let begun_ns = monotonic_ns();
         view.base = Some(&used_before);
-        self.wait_until(turn.end, start_ns, bench, series, &view)?;
+        self.wait_until(turn.end - MARGIN_SECONDS, start_ns, bench, series, &view)?;
         let used_after = self.workers.cpu_ns()?;
         let sample_after = self.sample(turn.managed)?;
-        let seconds = (monotonic_ns() - begun_ns) as f64 / 1e9;
+        let ended_ns = monotonic_ns();
+        let seconds = (ended_ns - begun_ns) as f64 / 1e9;
+        let times = [begun_ns, ended_ns].map(|ns| (ns - start_ns) as f64 / 1e9);
+        let busy: f64 = expected.seats().iter().sum();
+        let dispersion = series.dispersion(times, busy);
+        self.wait_until(turn.end, start_ns, bench, series, &view)?;
         let used_ns = differences(&used_before, &used_after);
         let mut window = Window {
             phase: name,
@@ -264,6 +300,7 @@ impl Run<'_, '_> {
             used_ns,
             promised_ns: vec![0; clients.len()],
             draws: 0,
+            dispersion,
             late: 0,
             daemon_ns: 0,
         };
