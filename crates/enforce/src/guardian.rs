@@ -6,8 +6,10 @@
 //! process's pidfd, means that it died. Both come only when all its threads are gone, so
 //! nobody touches a process after the guardian begins.
 //!
-//! On the lifeline the guardian says [`READY`] once, and is told [`LEAVE`] when all was given
-//! back.
+//! On the lifeline the guardian says [`READY`] once. It is told to [`SWEEP`] when processes were
+//! released: then it takes the children that they made while they were held, and that have no
+//! record of their own, out of SCHED_IDLE, and says [`SWEPT`]. Told to [`LEAVE`], it sweeps
+//! once more and ends.
 
 mod process;
 
@@ -25,6 +27,11 @@ use std::time::{Duration, Instant};
 
 const READY: u8 = b'r';
 const LEAVE: u8 = b'l';
+const SWEEP: u8 = b's';
+const SWEPT: u8 = b'd';
+
+/// How long a sweep is waited for.
+const SWEEP_WAIT: Duration = Duration::from_secs(10);
 
 /// How long a guardian may take to begin, on a machine that is busy.
 const START_WAIT: Duration = Duration::from_secs(20);
@@ -146,25 +153,64 @@ impl Guardian {
         self.running.as_ref().map(|running| running.lifeline.as_fd())
     }
 
-    /// Whether the guardian is on watch. Reads the lifeline: notices that it began or died.
-    pub(crate) fn is_ready(&mut self) -> bool {
-        let Some(running) = &mut self.running else { return false };
+    /// Lets the guardian free the children of processes that were released; waits for that if told
+    /// to. False when there is none to do it.
+    pub(crate) fn sweep(&mut self, wait: bool) -> bool {
+        if self.pid().is_none() {
+            return false;
+        }
+        let deadline = Instant::now() + SWEEP_WAIT;
+        // Answers to sweeps that nobody waited for.
+        while let Some(SWEPT) = self.hear() {}
+        let Some(running) = &self.running else { return false };
+        if rustix::net::send(&running.lifeline, &[SWEEP], SendFlags::NOSIGNAL).is_err() {
+            return false;
+        }
+        if !wait {
+            return true;
+        }
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Some(running) = &self.running else { return false };
+            if left.is_zero() {
+                return false;
+            }
+            wait_readable(running.lifeline.as_fd(), left);
+            if self.hear() == Some(SWEPT) {
+                return true;
+            }
+        }
+    }
+
+    /// What the guardian says, if anything. Notices when it has died.
+    fn hear(&mut self) -> Option<u8> {
+        let running = self.running.as_mut()?;
         let mut byte = [0];
         match rustix::net::recv(&running.lifeline, &mut byte, RecvFlags::DONTWAIT) {
-            Ok((1, _)) if byte == [READY] => running.ready = true,
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
-            _ => self.end(),
+            Ok((1, _)) => {
+                running.ready = true;
+                Some(byte[0])
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => None,
+            _ => {
+                self.end();
+                None
+            }
         }
+    }
+
+    /// Whether the guardian is on watch. Reads the lifeline: notices that it began or died.
+    pub(crate) fn is_ready(&mut self) -> bool {
+        while self.hear().is_some() {}
         self.running.as_ref().is_some_and(|running| running.ready)
     }
 
-    /// Ends the guardian, which then restores nothing.
+    /// Ends the guardian, which first sweeps.
     fn end(&mut self) {
         let Some(mut running) = self.running.take() else { return };
         let _ = rustix::net::send(&running.lifeline, &[LEAVE], SendFlags::NOSIGNAL);
-        drop(running.lifeline);
-        // It leaves at once; one that cannot (it was stopped) must not hold us up.
-        let deadline = Instant::now() + Duration::from_secs(2);
+        // It leaves soon; one that cannot (it was stopped) must not hold us up for ever.
+        let deadline = Instant::now() + SWEEP_WAIT;
         while Instant::now() < deadline {
             if !matches!(running.child.try_wait(), Ok(None)) {
                 return;

@@ -1,8 +1,8 @@
 //! The guardian's own process.
 
-use super::{LEAVE, READY};
+use super::{LEAVE, READY, SWEEP, SWEPT};
 use crate::registry::{IDLED, Registry};
-use crate::restore::{Lineage, restore_all};
+use crate::restore::{Lineage, free_inheritors, restore_all};
 use crate::scheduling::{SchedulingPolicy, raise_this_thread};
 use nix::sys::mman::{MlockAllFlags, mlockall};
 use observe::{LifeEvent, LifeSource, ProcConnector};
@@ -57,8 +57,14 @@ fn watch() -> std::io::Result<()> {
         wait(&lifeline, watched.as_ref(), &births)?;
         births.take(&registry);
         match look(&lifeline) {
-            Look::Leave => return Ok(()),
-            Look::Died => break,
+            Look::Sweep => {
+                births.take(&registry);
+                free_inheritors(&registry, &births.lineage, &mut Vec::new());
+                // The other end may be gone: then that is seen next.
+                let _ = rustix::net::send(&lifeline, &[SWEPT], SendFlags::NOSIGNAL);
+            }
+            // What leaves has given everything back, so only the children are left to restore.
+            Look::Leave | Look::Died => break,
             Look::Nothing if watched.as_ref().is_some_and(has_exited) => break,
             Look::Nothing => {}
         }
@@ -72,6 +78,7 @@ fn watch() -> std::io::Result<()> {
 enum Look {
     Nothing,
     Leave,
+    Sweep,
     Died,
 }
 
@@ -79,6 +86,7 @@ fn look(lifeline: &OwnedFd) -> Look {
     let mut byte = [0];
     match rustix::net::recv(lifeline, &mut byte, RecvFlags::DONTWAIT) {
         Ok((1, _)) if byte == [LEAVE] => Look::Leave,
+        Ok((1, _)) if byte == [SWEEP] => Look::Sweep,
         Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Look::Nothing,
         _ => Look::Died,
     }

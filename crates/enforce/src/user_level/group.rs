@@ -15,9 +15,30 @@ pub(crate) struct Grouping {
 }
 
 /// Whether sessions are scheduled as groups.
-pub(crate) fn autogroups_are_on() -> bool {
+fn autogroups_are_on() -> bool {
     std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled")
         .is_ok_and(|text| text.trim() == "1")
+}
+
+/// Whether the kernel schedules all processes here as one group, so that SCHED_IDLE means what
+/// it says between any two of them; and in words what that comes to, for `allot doctor`.
+pub fn scheduling_groups() -> (bool, String) {
+    let children = Grouping::here()
+        .unified
+        .and_then(|mount| std::fs::read_to_string(mount.join("cgroup.subtree_control")).ok());
+    let controlled = children.is_some_and(|list| list.split_whitespace().any(|name| name == "cpu"));
+    if controlled {
+        let says = "the cgroup CPU controller is on, so losers are stopped, and not held in \
+                    SCHED_IDLE, while no winner is of their cgroup";
+        return (false, says.to_owned());
+    }
+    if autogroups_are_on() {
+        let says = "each session is a scheduling group of its own (autogroup), so losers are \
+                    stopped, and not held in SCHED_IDLE, while no winner is of their session; \
+                    `sysctl kernel.sched_autogroup_enabled=0` makes them one group";
+        return (false, says.to_owned());
+    }
+    (true, "all processes are one scheduling group".to_owned())
 }
 
 impl Grouping {

@@ -63,7 +63,8 @@ pub(super) const KEPT_CHILDREN: usize = 16_384;
 const TIMER: u64 = 0;
 const WAKE: u64 = 1;
 const LIFELINE: u64 = 2;
-pub(super) const PROCESS: u64 = 3;
+/// With a pid in the lower half.
+pub(super) const PROCESS: u64 = 1 << 32;
 
 pub(super) struct Lottery {
     pub(super) setting: Setting,
@@ -178,17 +179,13 @@ impl Lottery {
                 }
             };
             let mut due = false;
-            let mut left = false;
             for event in ready.iter() {
                 match event.data.u64() {
                     TIMER => due = true,
                     WAKE => {}
                     LIFELINE => self.look_at_guardian(),
-                    _ => left = true,
+                    token => self.drop_the_dead((token & u64::from(u32::MAX)) as u32),
                 }
-            }
-            if left {
-                self.drop_the_dead();
             }
             if !self.obey() {
                 return;
@@ -259,6 +256,10 @@ impl Lottery {
         }
         self.due_ns += passed * self.setting.quantum_ns;
         self.integrate(now);
+        if self.guarded && self.guardian.lifeline().is_none() {
+            // Its death was noticed while it was told something.
+            self.look_at_guardian();
+        }
         if !self.guarded && now >= self.retry_at_ns {
             self.start_guardian(now);
         }
@@ -415,7 +416,13 @@ impl Lottery {
             Presence::Frozen => Held::Stopped,
             Presence::Asleep | Presence::StoppedByOthers => Held::Free,
             Presence::Competing if client.won => Held::Free,
-            Presence::Competing if client.process.stop_only => Held::Stopped,
+            Presence::Competing if client.process.stop_only => {
+                if client.foreground {
+                    Held::Free
+                } else {
+                    Held::Stopped
+                }
+            }
             // In SCHED_IDLE it waits for the winners of its own scheduling group only.
             Presence::Competing if self.winning_groups.get(client.group) == Some(&false) => {
                 if client.foreground {
@@ -463,7 +470,7 @@ impl Lottery {
         if self.look_for_children && now >= self.retry_at_ns {
             self.look_for_children = false;
             self.retry_at_ns = now + RETRY_NS;
-            self.free_children();
+            self.free_children(false);
         }
     }
 
@@ -488,11 +495,23 @@ impl Lottery {
         let several = self.groups.len() > 1;
         let client = &mut self.clients[index];
         client.group = group;
-        client.note = (several && client.foreground && !client.process.stop_only).then(|| {
-            "as a loser it may still run beside winners of other scheduling groups: a shell waits \
-             for it and would take a stop for its user's own"
-                .to_owned()
-        });
+        client.note = if !client.foreground {
+            None
+        } else if client.process.stop_only {
+            Some(
+                "not held: a shell runs it in the foreground and would take a stop for its \
+                 user's own"
+                    .to_owned(),
+            )
+        } else if several {
+            Some(
+                "as a loser it may still run beside winners of other scheduling groups: a shell \
+                 runs it in the foreground and would take a stop for its user's own"
+                    .to_owned(),
+            )
+        } else {
+            None
+        };
         Ok(())
     }
 
@@ -520,7 +539,7 @@ impl Lottery {
             tracing::warn!("{what}");
             self.drift.push(Drift { process: None, what });
             self.switch();
-            self.free_children();
+            self.free_children(false);
             self.start_guardian(now_ns());
         }
     }

@@ -114,7 +114,7 @@ impl Lottery {
             process.close(&mut self.guardian.registry);
             return;
         };
-        let token = EventData::new_u64(PROCESS);
+        let token = EventData::new_u64(PROCESS | u64::from(pid));
         if let Err(errno) = epoll::add(&self.poll, process.pidfd(), token, EventFlags::IN) {
             process.close(&mut self.guardian.registry);
             self.unmanaged.insert(id, (planned, errno.to_string()));
@@ -229,9 +229,11 @@ impl Lottery {
         self.let_go(client);
     }
 
-    pub(super) fn drop_the_dead(&mut self) {
+    /// The process of this pid has exited.
+    pub(super) fn drop_the_dead(&mut self, pid: u32) {
         for index in (0..self.clients.len()).rev() {
-            if !self.clients[index].process.is_alive() {
+            let process = &self.clients[index].process;
+            if process.identity().pid == pid && !process.is_alive() {
                 self.drop_client(index, Trouble::Gone);
             }
         }
@@ -248,22 +250,26 @@ impl Lottery {
             self.let_go(client);
         }
         if any || self.look_for_children {
-            self.free_children();
+            self.free_children(true);
         }
         self.look_for_children = false;
     }
 
-    /// Takes children of processes that were held out of SCHED_IDLE, if no plan names them.
-    pub(super) fn free_children(&mut self) {
+    /// Takes children of processes that were held out of SCHED_IDLE, if no plan names them. The
+    /// guardian does it, who saw them born; where there is none, it is done here with what is
+    /// known.
+    pub(super) fn free_children(&mut self, wait: bool) {
+        if self.guardian.sweep(wait) {
+            return;
+        }
         let born = self
             .children
             .iter()
             .map(|(child, policy)| (child.pid, (Some(child.start_time_ticks), *policy)))
             .collect();
-        let lineage = Lineage { born, complete: true };
+        let lineage = Lineage { born, complete: false };
         let mut failed = Vec::new();
         free_inheritors(&self.guardian.registry, &lineage, &mut failed);
-        let told = failed.into_iter().map(|what| Drift { process: None, what });
-        self.drift.extend(told);
+        self.drift.extend(failed.into_iter().map(|what| Drift { process: None, what }));
     }
 }

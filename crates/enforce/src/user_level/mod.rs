@@ -11,6 +11,8 @@ mod lottery;
 mod membership;
 mod process;
 
+pub use group::scheduling_groups;
+
 use crate::{Applied, EnforceError, Enforcer, Guardian, Hold, Plan, Sample, hold_available};
 use ledger::ProcessIdentity;
 use lottery::{Command, Lottery, Setting};
