@@ -28,7 +28,7 @@ pub struct Restored {
 /// When the file cannot be read, or an allotd still uses it.
 pub fn restore_leftovers(path: &Path) -> io::Result<Restored> {
     let Some(mut registry) = Registry::leftover(path)? else { return Ok(Restored::default()) };
-    let restored = restore_all(&registry, &Lineage::default());
+    let restored = restore_all(&registry, Lineage::default);
     registry.clear();
     std::fs::remove_file(path)?;
     Ok(restored)
@@ -49,8 +49,9 @@ const CLEAN_PASSES: u32 = 2;
 /// A process that is restored while it forks can leave a child for the next pass, not more.
 const MAX_PASSES: u32 = 50;
 
-/// Restores everybody who is in the registry, and all who inherited SCHED_IDLE from them.
-pub(crate) fn restore_all(registry: &Registry, lineage: &Lineage) -> Restored {
+/// Restores everybody who is in the registry, and all who inherited SCHED_IDLE from them. `lineage`
+/// is asked anew for each look: who was not restored yet still has children.
+pub(crate) fn restore_all(registry: &Registry, lineage: impl FnMut() -> Lineage) -> Restored {
     let mut restored = Restored::default();
     let entries: Vec<Entry> = registry.entries().collect();
     let threads: BTreeMap<u32, SchedulingPolicy> = entries
@@ -84,17 +85,17 @@ pub(crate) fn restore_all(registry: &Registry, lineage: &Lineage) -> Restored {
 /// how many these were.
 pub(crate) fn free_inheritors(
     registry: &Registry,
-    lineage: &Lineage,
+    mut lineage: impl FnMut() -> Lineage,
     failed: &mut Vec<String>,
 ) -> usize {
-    let kin = Kin::of(registry, lineage);
+    let mut kin = Kin::of(registry);
     if kin.ancestors.is_empty() {
         return 0;
     }
     let mut count = 0;
     let mut clean = 0;
     for _ in 0..MAX_PASSES {
-        let found = kin.pass(failed);
+        let found = kin.pass(&mut lineage, failed);
         count += found;
         clean = if found == 0 { clean + 1 } else { 0 };
         if clean == CLEAN_PASSES {
@@ -105,9 +106,9 @@ pub(crate) fn free_inheritors(
 }
 
 /// By what an inheritor is known.
-struct Kin<'a> {
+struct Kin {
     made_ticks: u64,
-    lineage: &'a Lineage,
+    lineage: Lineage,
     /// Processes in the registry that were idled, live or released.
     ancestors: BTreeMap<ProcessIdentity, SchedulingPolicy>,
     /// Live ones: restored by their own record.
@@ -117,11 +118,11 @@ struct Kin<'a> {
     uids: BTreeMap<u32, SchedulingPolicy>,
 }
 
-impl<'a> Kin<'a> {
-    fn of(registry: &Registry, lineage: &'a Lineage) -> Kin<'a> {
+impl Kin {
+    fn of(registry: &Registry) -> Kin {
         let mut kin = Kin {
             made_ticks: registry.made_ticks(),
-            lineage,
+            lineage: Lineage::default(),
             ancestors: BTreeMap::new(),
             live: BTreeSet::new(),
             sessions: BTreeMap::new(),
@@ -143,7 +144,7 @@ impl<'a> Kin<'a> {
         kin
     }
 
-    fn pass(&self, failed: &mut Vec<String>) -> usize {
+    fn pass(&mut self, lineage: &mut impl FnMut() -> Lineage, failed: &mut Vec<String>) -> usize {
         // Most passes end here: whoever inherited it, did so with its first thread.
         let idle: BTreeSet<u32> =
             pids().filter(|pid| policy_of(*pid).is_ok_and(SchedulingPolicy::is_idle)).collect();
@@ -151,6 +152,8 @@ impl<'a> Kin<'a> {
             return 0;
         }
         let Ok(processes) = observe::scan() else { return 0 };
+        // After the look, so that it knows whoever was seen.
+        self.lineage = lineage();
         let by_pid: BTreeMap<u32, &observe::Process> =
             processes.iter().map(|process| (process.identity.pid, process)).collect();
         let mut count = 0;

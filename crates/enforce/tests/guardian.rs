@@ -29,7 +29,18 @@ struct Enforcing {
 
 impl Enforcing {
     fn start(registry: Option<&Path>, hold: &str, uid: &str, prey: &[&Prey]) -> Enforcing {
+        Enforcing::start_with(registry, hold, uid, prey, |_| {})
+    }
+
+    fn start_with(
+        registry: Option<&Path>,
+        hold: &str,
+        uid: &str,
+        prey: &[&Prey],
+        prepare: impl FnOnce(&mut Command),
+    ) -> Enforcing {
         let mut command = Command::new(ACTOR);
+        prepare(&mut command);
         command.arg("enforce").arg(registry.unwrap_or(Path::new("-"))).args([hold, uid]);
         command.args(prey.iter().map(|prey| prey.pid().to_string()));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -130,6 +141,46 @@ fn a_killed_enforcer_leaves_nobody_held() {
         nobody_is_held(tag);
     }
     assert!(were_held > rounds(50) / 2, "only {were_held} rounds held anybody");
+}
+
+/// Orphans in sessions of their own that inherited SCHED_IDLE: nothing but the kernel's word
+/// tells where they came from.
+#[test]
+fn children_that_left_family_and_session_are_freed_too() {
+    if !is_root() {
+        eprintln!("SKIP children_that_left_family_and_session: needs root to hold in SCHED_IDLE");
+        return;
+    }
+    if let Err(error) = observe::ProcConnector::open() {
+        eprintln!("SKIP children_that_left_family_and_session: {error}");
+        return;
+    }
+    let _alone = alone();
+    let tag = "allot-orphans";
+    // One seat, and a winner for it: the forker is held, and runs and forks on what is left.
+    let prey = [Prey::start(tag, &["fork"]), Prey::start(tag, &["burn", "1"])];
+    let prey: Vec<&Prey> = prey.iter().collect();
+    let ours = nix::unistd::getsid(None).expect("our session");
+    let set = rustix::thread::sched_getaffinity(None).expect("our CPUs");
+    let cpu = (0..).find(|cpu| set.is_set(*cpu)).expect("a CPU");
+    let is_idle_orphan = |pid: &u32| {
+        policy_of(*pid) == Some(libc::SCHED_IDLE)
+            && nix::unistd::getsid(Some(Pid::from_raw(pid.cast_signed()))).is_ok_and(|s| s != ours)
+    };
+    for round in 0..rounds(50).div_ceil(5) {
+        let mut enforcing = Enforcing::start_with(None, "idle", "-", &prey, |command| {
+            command.env("ACTOR_CPU", cpu.to_string());
+        });
+        eventually("an orphan is held", || named(tag).iter().any(is_idle_orphan));
+        if round % 2 == 0 {
+            enforcing.kill();
+        } else {
+            drop(enforcing.child.stdin.take());
+            assert!(enforcing.child.wait().expect("it is our child").success());
+        }
+        eventually("the guardian has done its work", || !enforcing.has_guardian());
+        nobody_is_held(tag);
+    }
 }
 
 #[test]

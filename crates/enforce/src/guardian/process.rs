@@ -58,8 +58,7 @@ fn watch() -> std::io::Result<()> {
         births.take(&registry);
         match look(&lifeline) {
             Look::Sweep => {
-                births.take(&registry);
-                free_inheritors(&registry, &births.lineage, &mut Vec::new());
+                free_inheritors(&registry, || births.lineage(&registry), &mut Vec::new());
                 // The other end may be gone: then that is seen next.
                 let _ = rustix::net::send(&lifeline, &[SWEPT], SendFlags::NOSIGNAL);
             }
@@ -69,9 +68,7 @@ fn watch() -> std::io::Result<()> {
             Look::Nothing => {}
         }
     }
-    // Once more: the last children may have been born while we looked.
-    births.take(&registry);
-    restore_all(&registry, &births.lineage);
+    restore_all(&registry, || births.lineage(&registry));
     Ok(())
 }
 
@@ -126,6 +123,12 @@ impl Births {
         let lineage = Lineage { complete: source.is_some(), ..Lineage::default() };
         let (held, held_before) = (BTreeMap::new(), BTreeMap::new());
         Births { source, lineage, held, held_before, epoch: 0 }
+    }
+
+    /// Who descends from whom, as of now.
+    fn lineage(&mut self, registry: &Registry) -> Lineage {
+        self.take(registry);
+        self.lineage.clone()
     }
 
     /// Takes what the kernel has told. The order matters: a child that inherited something was

@@ -269,7 +269,7 @@ impl Lottery {
             .collect();
         let lineage = Lineage { born, complete: false };
         let mut failed = Vec::new();
-        free_inheritors(&self.guardian.registry, &lineage, &mut failed);
+        free_inheritors(&self.guardian.registry, || lineage.clone(), &mut failed);
         self.drift.extend(failed.into_iter().map(|what| Drift { process: None, what }));
     }
 }

@@ -94,6 +94,8 @@ fn enforce_until_told(arguments: &[String]) {
     let mut enforcer = allot_enforce::UserLevel::start(allot_enforce::UserLevelOptions {
         quantum_ns: 2_000_000,
         hold: hold.parse().expect("a way to hold"),
+        // One seat: what is held can run on the other CPUs.
+        cpus: std::env::var("ACTOR_CPU").ok().map(|cpu| vec![cpu.parse().expect("a CPU")]),
         ..allot_enforce::UserLevelOptions::new(guardian)
     })
     .expect("an enforcer");
