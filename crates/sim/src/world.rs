@@ -369,7 +369,12 @@ impl World {
             0 if dice.one_in(2) => BASE,
             _ => self.open_to(caller, Rights::ISSUE, dice)?,
         };
-        let holder = self.open_to(caller, Rights::FUND, dice)?;
+        // Somebody's client a third of the time: what it holds is what its forks are about.
+        let clients: Vec<CurrencyId> = self.ledger.clients().map(|(_, id)| id).collect();
+        let holder = match dice.one_in(3) {
+            true if !clients.is_empty() => dice.among(&clients)?,
+            _ => self.open_to(caller, Rights::FUND, dice)?,
+        };
         Some(Intent::Fund { holder, issuer, funding: random_funding(dice) })
     }
 
@@ -426,6 +431,10 @@ fn random_rights(dice: &mut Dice) -> Rights {
 fn random_mode(dice: &mut Dice) -> Mode {
     if dice.one_in(3) {
         return Mode::PRIVATE;
+    }
+    if dice.one_in(6) {
+        // A group that may less than others.
+        return Mode::new(Rights::ALL, Rights::NONE, Rights::ALL);
     }
     let owner = if dice.one_in(4) { random_rights(dice) } else { Rights::ALL };
     Mode::new(owner, random_rights(dice), random_rights(dice))
