@@ -8,6 +8,7 @@ pub struct Findings {
     machine: MachineFacts,
     hold: (String, String),
     life: Result<String, String>,
+    groups: (bool, String),
 }
 
 impl Findings {
@@ -16,7 +17,12 @@ impl Findings {
         let (hold, why) = enforce::hold_available();
         let life = observe::watch_best().map(|(_, why)| why).map_err(|error| error.to_string());
         let machine = observe::machine();
-        Findings { machine, hold: (hold.to_string(), why), life }
+        Findings {
+            machine,
+            hold: (hold.to_string(), why),
+            life,
+            groups: enforce::scheduling_groups(),
+        }
     }
 
     /// The machine in one line.
@@ -74,6 +80,11 @@ impl Findings {
                 },
             },
             self.cgroup(),
+            Check {
+                name: "scheduling groups".to_owned(),
+                ok: self.groups.0,
+                says: self.groups.1.clone(),
+            },
         ];
         if let Some(status) = status {
             let drift = &status.cpu.drift;

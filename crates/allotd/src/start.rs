@@ -154,7 +154,8 @@ async fn serve_until_told(options: Options, uid: u32) -> Result<(), StartError> 
     };
 
     let findings = Arc::new(Findings::look());
-    let registry = state_dir.join("held");
+    // With the socket, where nothing survives a reboot.
+    let registry = socket.with_extension("held");
     let enforcer = Cpu::start(&options, &registry)?;
 
     let gate = Gate::open(&socket, options.user.then_some(uid))?;
