@@ -7,15 +7,16 @@ use std::process::Command;
 
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
-/// The crates and what they see by the table: rows of `name`, description, list.
+/// The crates and what they see by the table whose rows are `name`, description, list.
 fn promised(text: &str) -> Edges {
     let rows = text.lines().filter(|line| line.starts_with("| `"));
-    rows.map(|row| {
-        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
-        let sees = cells[2].split(", ").filter(|name| *name != "–").map(str::to_owned);
-        (cells[0].trim_matches('`').to_owned(), sees.collect())
-    })
-    .collect()
+    rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>())
+        .filter(|cells| cells.len() == 3)
+        .map(|cells| {
+            let sees = cells[2].split(", ").filter(|name| *name != "–").map(str::to_owned);
+            (cells[0].trim_matches('`').to_owned(), sees.collect())
+        })
+        .collect()
 }
 
 /// The crates and what they depend on within the workspace, tests aside.
