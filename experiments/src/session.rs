@@ -562,3 +562,40 @@ pub(crate) fn shares(amounts: &[u64]) -> Vec<f64> {
     let share = |amount: &u64| if total == 0 { 0.0 } else { *amount as f64 / total as f64 };
     amounts.iter().map(share).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(rates: impl Iterator<Item = u64>) -> Series {
+        let mut series = Series { at: vec![0.0], used_ns: vec![vec![0, 0]], iterations: vec![] };
+        let mut used = 0;
+        for (tick, rate) in rates.enumerate() {
+            used += rate;
+            series.at.push((tick + 1) as f64 * 0.01);
+            series.used_ns.push(vec![used, 0]);
+        }
+        series
+    }
+
+    #[test]
+    fn quanta_that_are_used_whole_are_worth_what_they_are() {
+        let even = series(std::iter::repeat_n(10_000_000, 500));
+        assert!((even.dispersion([0.0, 5.0], 1.0) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn quanta_of_which_others_take_half_at_random_are_worth_half() {
+        // All or nothing, equally often: E[f²] / E[f]² = 1/2 / 1/4.
+        let half = series((0..500).map(|tick| if tick % 2 == 0 { 10_000_000 } else { 0 }));
+        assert!((half.dispersion([0.0, 5.0], 1.0) - 2.0).abs() < 0.02);
+        let nothing = series(std::iter::repeat_n(0, 10));
+        assert_eq!(nothing.dispersion([0.0, 1.0], 1.0), 1.0);
+    }
+
+    #[test]
+    fn shares_of_nothing() {
+        assert_eq!(shares(&[0, 0]), [0.0, 0.0]);
+        assert_eq!(shares(&[1, 3]), [0.25, 0.75]);
+    }
+}
