@@ -3,7 +3,7 @@
 use crate::graph::Graph;
 use crate::plot::{draw, progress, progress_panel};
 use crate::report::Findings;
-use crate::session::{Bench, Part, QUANTUM_MS};
+use crate::session::{Bench, Part};
 use crate::timeline::phases;
 use crate::{ExperimentError, ExperimentInfo, Outcome};
 
@@ -37,7 +37,7 @@ pub(crate) fn run_graph(
     let seconds = bench.total;
     // Before anything is started.
     let stretches = phases(graph, seconds)?;
-    let mut daemon = bench.allotd(bench.options.policy, QUANTUM_MS)?;
+    let mut daemon = bench.allotd(bench.options.policy, bench.options.quantum_ms)?;
     let mut findings = Findings::new(bench, &daemon)?;
     let tick = findings.quantum();
     let part = Part { label: "", graph, seconds, tick, slices: &[1.0] };

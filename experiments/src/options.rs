@@ -59,8 +59,8 @@ pub struct RunOptions {
     pub policy: Policy,
     /// As allotd's `--enforcer`; what allotd thinks best where it is left out.
     pub enforcer: Option<String>,
-    /// Milliseconds between draws, 1 to 1000; what suits the experiment where it is left out.
-    pub quantum_ms: Option<u64>,
+    /// Milliseconds between draws, 1 to 1000. `insulation` has at most 5.
+    pub quantum_ms: u64,
     /// The CPUs to use; the experiment's own choice where they are left out (all for
     /// `cpu-hierarchy`, the last one for the others).
     pub cpus: Option<Vec<u32>>,
@@ -87,7 +87,7 @@ impl Default for RunOptions {
             seed: 1,
             policy: Policy::default(),
             enforcer: None,
-            quantum_ms: None,
+            quantum_ms: 10,
             cpus: None,
             graph: None,
             out: None,
@@ -109,8 +109,8 @@ impl RunOptions {
             let (least, asked) = (info.least_seconds, self.seconds);
             return Err(ExperimentError::TooShort { name: info.name.to_owned(), least, asked });
         }
-        if let Some(quantum_ms) = self.quantum_ms.filter(|ms| !(1..=1000).contains(ms)) {
-            return bad(format!("a quantum of {quantum_ms} ms; it has 1 to 1000"));
+        if !(1..=1000).contains(&self.quantum_ms) {
+            return bad(format!("a quantum of {} ms; it has 1 to 1000", self.quantum_ms));
         }
         if self.graph.is_some() && info.name != "cpu-hierarchy" {
             return bad(format!("--graph is for cpu-hierarchy; {} has its own", info.name));

@@ -4,7 +4,7 @@ use crate::daemon::Daemon;
 use crate::graph::Graph;
 use crate::plot::{Line, Panel, draw, progress, progress_panel};
 use crate::report::Findings;
-use crate::session::{Bench, Part, QUANTUM_MS, Record, Series};
+use crate::session::{Bench, Part, Record, Series};
 use crate::wobble::{WINDOWS_MS, Wobble, wobble};
 use crate::{ExperimentError, ExperimentInfo, Outcome, Policy};
 use std::time::Duration;
@@ -29,7 +29,7 @@ const KERNEL: &str = "the kernel's nice";
 
 pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
     let piece = bench.total / PIECES;
-    let mut daemon = bench.allotd(bench.options.policy, QUANTUM_MS)?;
+    let mut daemon = bench.allotd(bench.options.policy, bench.options.quantum_ms)?;
     let mut findings = Findings::new(bench, &daemon)?;
     let policy = findings.policy;
     let other = if policy == Policy::Lottery { Policy::Stride } else { Policy::Lottery };
@@ -63,7 +63,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
 
     let graph = pair(4, None)?;
     if own {
-        let mut daemon = bench.allotd(other, QUANTUM_MS)?;
+        let mut daemon = bench.allotd(other, bench.options.quantum_ms)?;
         let record = one(bench, Some(&mut daemon), &graph, &format!("4:1 by {other}"), piece)?;
         findings.compare(
             &format!("4:1 by {other}"),

@@ -20,8 +20,6 @@ pub(crate) const SETTLE_SECONDS: f64 = 0.5;
 /// Measuring ends so much before a phase does: we may be late, and must not see the next one.
 const MARGIN_SECONDS: f64 = 0.05;
 const PROGRESS_NS: u64 = 250_000_000;
-/// Milliseconds between draws, where neither the experiment nor its user says otherwise.
-pub(crate) const QUANTUM_MS: u64 = 10;
 
 /// What all parts of an experiment have in common.
 pub(crate) struct Bench<'a> {
@@ -159,7 +157,6 @@ impl Bench<'_> {
 
     /// An allotd for this experiment.
     pub fn allotd(&self, policy: Policy, quantum_ms: u64) -> Result<Daemon, ExperimentError> {
-        let quantum_ms = self.options.quantum_ms.unwrap_or(quantum_ms);
         let dir = self.dir.path();
         Daemon::start(self.options, policy, quantum_ms, &self.cpus, dir, self.stop)
     }
