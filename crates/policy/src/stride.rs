@@ -8,7 +8,8 @@
 //!
 //! 1. **Draw** (1995, section 3). The client with the least pass wins; the lower key among
 //!    equals. On s seats the s least win. Property on one seat: of any two clients that stay busy,
-//!    neither is more than one quantum away from its part of what both got.
+//!    neither is more than one quantum away from its part of what both got, two where one was
+//!    new (rule 4).
 //! 2. **Charge** (section 3.3). pass += stride · used / quantum, but not beyond
 //!    [`MAX_DEBT_QUANTA`] strides after the **front**, the greatest pass that won in the last draw:
 //!    who ran far ahead in left-over time that nobody else wanted waits for the others to go
@@ -20,8 +21,12 @@
 //!    least pass in the race, so clients that came, waited and went without running cannot leave
 //!    the others ahead of it, to be overtaken by whoever comes next.
 //! 4. **Leave and join** (section 3.2). remain = pass − global pass on leaving; pass = global pass +
-//!    remain on return. A new client's remain is one stride. Kept in quanta (times the weight), so
-//!    a change of weight while away, remain · stride′ / stride, needs no work.
+//!    remain on return. Kept in quanta (times the weight), so a change of weight while away,
+//!    remain · stride′ / stride, needs no work. The paper gives a new client a remain of one
+//!    stride. Then sixty equal clients that come together run in one block, and one that is due
+//!    as much as all of them waits for sixty quanta and holds the seat for sixty. So here the
+//!    n-th new client's remain is 1 + frac(n · φ) strides, φ the golden ratio: those who come
+//!    together are spread evenly, and nobody gains by being new.
 //! 5. **Bound on remain** (ours). Between −[`MAX_CREDIT_QUANTA`] and +[`MAX_DEBT_QUANTA`] quanta. A
 //!    sleeper banks nothing, since its remain does not move while it sleeps.
 //! 6. **Change of weight** (section 3.2). pass = global pass + remain · stride′ / stride.
@@ -97,6 +102,15 @@ pub struct Stride {
     raced: Vec<(ClientKey, u64)>,
     /// Who wins for certain, heaviest first.
     certain: Vec<ClientKey>,
+    /// How many clients were new so far.
+    arrivals: u64,
+}
+
+/// The remain of the n-th new client (rule 4), in quanta · [`STRIDE1`].
+fn first_remain(n: u64) -> i128 {
+    /// The fraction of the golden ratio, in parts of 2⁶⁴.
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    STRIDE1 + (STRIDE1 >> 64) * i128::from(n.wrapping_mul(GOLDEN))
 }
 
 impl Default for Stride {
@@ -119,6 +133,7 @@ impl Stride {
             advance: 0,
             raced: Vec::new(),
             certain: Vec::new(),
+            arrivals: 0,
         }
     }
 
@@ -221,13 +236,10 @@ impl Policy for Stride {
 
     fn join(&mut self, client: ClientKey, weight: u64) {
         assert!(weight <= MAX_WEIGHT, "weight {weight} of client {client} is out of range");
-        let entry = self.clients.entry(client).or_insert(Client {
-            weight,
-            active: false,
-            place: Place::Waiting { remain: STRIDE1 },
-            left_race: false,
-            used: 0,
-            lapsing: 0,
+        let entry = self.clients.entry(client).or_insert_with(|| {
+            let place = Place::Waiting { remain: first_remain(self.arrivals) };
+            self.arrivals += 1;
+            Client { weight, active: false, place, left_race: false, used: 0, lapsing: 0 }
         });
         assert!(!entry.active, "client {client} joined twice");
         entry.active = true;

@@ -186,6 +186,7 @@ struct NaiveStride {
     front: i128,
     grown: i128,
     offered: Vec<(ClientKey, i128)>,
+    arrivals: i128,
 }
 
 impl NaiveStride {
@@ -231,6 +232,9 @@ impl Policy for NaiveStride {
 
     fn join(&mut self, key: ClientKey, weight: u64) {
         if self.find(key).is_none() {
+            // The n-th newcomer waits for 1 + frac(n · φ) strides.
+            let frac = self.arrivals * 0x9e37_79b9_7f4a_7c15 % (1 << 64);
+            self.arrivals += 1;
             self.clients.push(StrideClient {
                 key,
                 weight: 0,
@@ -239,7 +243,7 @@ impl Policy for NaiveStride {
                 racing: false,
                 raced_when_it_left: false,
                 pass: 0,
-                remain: STRIDE1,
+                remain: STRIDE1 + STRIDE1 / (1 << 64) * frac,
                 unused: 0,
             });
         }

@@ -20,9 +20,10 @@ const ROUNDING: f64 = 1e-6;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// ALGORITHMS: "pairwise error at most one quantum", at every moment.
+    /// "Pairwise error at most one quantum" (1995), at every moment, and one more for where in its
+    /// second stride a newcomer begins (rule 4).
     #[test]
-    fn pairwise_error_is_at_most_one_quantum(weights in prop::collection::vec(1u64..1000, 2..10)) {
+    fn pairwise_error_is_at_most_two_quanta(weights in prop::collection::vec(1u64..1000, 2..10)) {
         let mut machine = stride(&weights);
         for quantum in 0..2_000 {
             machine.run(1, 1);
@@ -31,7 +32,7 @@ proptest! {
                     let (wins_a, wins_b) = (machine.got(a as u64).wins, machine.got(b as u64).wins);
                     let part = weights[a] as f64 / (weights[a] + weights[b]) as f64;
                     let error = wins_a as f64 - (wins_a + wins_b) as f64 * part;
-                    prop_assert!(error.abs() <= 1.0 + ROUNDING, "{quantum}: {a} {b} {error}");
+                    prop_assert!(error.abs() <= 2.0 + ROUNDING, "{quantum}: {a} {b} {error}");
                 }
             }
         }
@@ -304,13 +305,32 @@ fn a_sleeper_keeps_a_bounded_claim() {
     }
 }
 
+/// Sixty equal clients that come together beside one that is due as much as all of them: it neither
+/// waits for all of them nor makes them wait (rule 4), from the first quantum on.
+#[test]
+fn equal_newcomers_do_not_run_in_one_block() {
+    let mut weights = vec![1; 60];
+    weights.push(60);
+    let mut machine = stride(&weights);
+    // Nobody but the great one is due anything before the first stride has passed.
+    machine.run(1, 61);
+    let mut since = 0;
+    for quantum in 0..5_000 {
+        machine.run(1, 1);
+        since = if machine.winners[0] == 60 { 0 } else { since + 1 };
+        assert!(since <= 3, "the great one waits at quantum {quantum}");
+    }
+    let wins = machine.got(60).wins;
+    assert!(wins.abs_diff(5_061 / 2) <= 61, "{wins}");
+}
+
 /// Weights at both ends and a ratio of a million: exact to a quantum.
 #[test]
 fn great_ratios_stay_exact() {
     let mut machine = stride(&[1 << 48, (1 << 48) / 1_000_000, 1]);
-    machine.run(1, 1_500_000);
+    machine.run(1, 2_500_000);
     let wins = machine.got(1).wins;
-    assert!((1..=2).contains(&wins), "{wins} of 1.5 million at one in a million");
+    assert!((1..=2).contains(&wins), "{wins} of 2.5 million at one in a million");
     assert!(machine.got(2).wins <= 1);
     // And weights so small that a stride is as long as it gets.
     let mut machine = stride(&[1, 100_000]);
