@@ -12,7 +12,8 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 UNITDIR ?= $(PREFIX)/lib/systemd/system
 
-CARGO_TARGET_DIR ?= target
+# Absolute: the benchmarks run in their crates' directories and take it from there.
+CARGO_TARGET_DIR ?= $(CURDIR)/target
 export CARGO_TARGET_DIR
 RELEASE := $(CARGO_TARGET_DIR)/release
 SECONDS_OF_DEMO ?= 30
@@ -29,9 +30,10 @@ help: ## show this list
 demo: ## build, then share this machine's CPU among real processes for 30 s
 	@scripts/setup demo
 	cargo build --release --locked
-	$(RELEASE)/allot exp run cpu-hierarchy --seconds $(SECONDS_OF_DEMO) --live --out report/cpu-hierarchy
+	"$(RELEASE)/allot" exp run cpu-hierarchy --seconds $(SECONDS_OF_DEMO) --live --out report/cpu-hierarchy
 
 test: ## run every test; the last line counts them
+	@scripts/setup test
 	@scripts/run-tests
 
 soak: build ## run the long tests (hours)
@@ -52,9 +54,9 @@ build: ## build the release binaries
 	cargo build --release --locked
 
 install: ## install under PREFIX (/usr/local); run `make build` first
-	@test -x $(RELEASE)/allot && test -x $(RELEASE)/allotd || \
+	@test -x "$(RELEASE)/allot" && test -x "$(RELEASE)/allotd" || \
 	  { echo "install: $(RELEASE)/allot is not built; run 'make build' first" >&2; exit 1; }
-	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' UNITDIR='$(UNITDIR)' scripts/install $(RELEASE)
+	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' UNITDIR='$(UNITDIR)' scripts/install "$(RELEASE)"
 
 uninstall: ## remove what `make install` put under PREFIX
 	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' UNITDIR='$(UNITDIR)' scripts/install --remove
