@@ -29,6 +29,9 @@ const ROUND_MAX: usize = 1024;
 /// How often the keeper looks around when nobody asks for anything.
 const HOUSEKEEPING: Duration = Duration::from_millis(500);
 
+/// The least time between two looks at all processes.
+const SWEEP_PAUSE: Duration = Duration::from_millis(250);
+
 /// An answer on its way to who waits for it.
 pub type Reply<T> = oneshot::Sender<T>;
 
@@ -44,7 +47,12 @@ pub enum Request {
         reply: Reply<Result<OperationsDone, Trouble>>,
     },
     /// This happened to processes.
-    Life(Vec<LifeEvent>),
+    Life {
+        /// In their order.
+        events: Vec<LifeEvent>,
+        /// When the source was asked, in ticks since boot: what was born before has been told.
+        asked_ticks: u64,
+    },
     /// How things are set up.
     Status(Reply<Status>),
     /// The funding graph.
@@ -97,6 +105,9 @@ struct Running {
     released: BTreeSet<ProcessIdentity>,
     generation: u64,
     must_sweep: bool,
+    // When the last sweep began. They cost a look at every process, and who makes events get
+    // lost, or fills the disk, must not make allotd do nothing else.
+    swept: Option<Instant>,
 }
 
 impl Keeper {
@@ -111,6 +122,7 @@ impl Keeper {
             released: BTreeSet::new(),
             generation: 0,
             must_sweep: true,
+            swept: None,
         };
         running.sweep_if_needed();
         running.enforce();
@@ -150,6 +162,7 @@ impl Running {
     fn round(&mut self, requests: Vec<Request>) -> bool {
         let mut stop = false;
         let mut reads = Vec::new();
+        let mut watched_until_ticks = None;
         let mut round = Round { entries: Vec::new(), waiting: Vec::new() };
         for request in requests {
             match request {
@@ -157,17 +170,21 @@ impl Running {
                     let answer = self.operate(&caller, operations, &mut round.entries);
                     round.waiting.push(Waiting { reply, answer, upto: round.entries.len() });
                 }
-                Request::Life(events) => {
+                Request::Life { events, asked_ticks } => {
                     for happened in events {
                         self.life(&happened, &mut round.entries);
                     }
-                    self.keeper.watched_until_ticks = ticks_since_boot();
+                    watched_until_ticks = Some(asked_ticks);
                 }
                 Request::Stop => stop = true,
                 read => reads.push(read),
             }
         }
         self.finish(round);
+        // While a sweep is due, what was born since the last sound word is still to be found.
+        if let Some(ticks) = watched_until_ticks.filter(|_| !self.must_sweep) {
+            self.keeper.watched_until_ticks = ticks;
+        }
         reads.into_iter().for_each(|request| self.read(request));
         stop
     }
@@ -395,7 +412,8 @@ impl Running {
         if self.client(process) || self.released.contains(&process) {
             return;
         }
-        let Ok(Found { client, command }) = look(handle) else { return };
+        // The spared are never managed, even when the shell that started allotd is a client.
+        let Ok(Found { client, command, spared: None }) = look(handle) else { return };
         let parent = parent.filter(|parent| self.client(*parent));
         let placements = self.place(client.uid, client.gid);
         // A child that became another user's before it was seen belongs to that user now.
@@ -408,9 +426,7 @@ impl Running {
                 self.keeper.enforcer.note_fork(parent, process);
                 Intent::Fork { parent, child: client }
             }
-            (None, Some(placements)) if !self.is_spared(handle) => {
-                Intent::Place { client, placements }
-            }
+            (None, Some(placements)) => Intent::Place { client, placements },
             (None, _) => return,
         };
         if self.observe(intent, entries) {
@@ -442,21 +458,13 @@ impl Running {
         placements(self.keeper.policy.as_ref()?, &mut self.names, uid, gid)
     }
 
-    /// The kernel's own threads, init, allotd and its guardian.
-    fn is_spared(&self, handle: &ProcessHandle) -> bool {
-        let (pid, own) = (handle.identity().pid, std::process::id());
-        let facts = handle.facts();
-        let kernel_or_ours =
-            |facts: observe::ProcessFacts| facts.is_kernel_thread || facts.parent_pid == own;
-        pid == 1 || pid == own || facts.map_or(true, kernel_or_ours)
-    }
-
     /// Look at all processes: drop clients that are gone, take up those that are new.
     fn sweep_if_needed(&mut self) {
-        if !self.must_sweep {
+        if !self.must_sweep || self.swept.is_some_and(|swept| swept.elapsed() < SWEEP_PAUSE) {
             return;
         }
         self.must_sweep = false;
+        self.swept = Some(Instant::now());
         let seen_until = self.keeper.watched_until_ticks;
         let now = ticks_since_boot();
         let scanned = match observe::scan() {
@@ -495,8 +503,13 @@ impl Running {
                 self.arrived(&handle, parent, &mut round.entries);
             }
         }
-        self.keeper.watched_until_ticks = now;
+        self.released.retain(|process| by_pid.get(&process.pid) == Some(process));
         self.finish(round);
+        if !self.must_sweep {
+            self.keeper.watched_until_ticks = now;
+        }
+        let ledger = &self.keeper.ledger;
+        self.commands.retain(|process, _| ledger.client_of(*process).is_some());
     }
 
     /// Tell the enforcer how things are now.
@@ -581,7 +594,7 @@ impl Running {
                     .map_err(|error| ErrorBody { error: not_durable(&error) });
                 let _ = reply.send(kept);
             }
-            Request::Operate { .. } | Request::Life(_) | Request::Stop => {
+            Request::Operate { .. } | Request::Life { .. } | Request::Stop => {
                 unreachable!("not a read")
             }
         }

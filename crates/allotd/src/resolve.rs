@@ -19,6 +19,8 @@ pub struct Found {
     pub client: NewClient,
     /// Its command's name.
     pub command: String,
+    /// What it is, where allot never manages it: holding it would hang the machine or allotd.
+    pub spared: Option<&'static str>,
 }
 
 /// Looks names up on behalf of one caller.
@@ -222,18 +224,33 @@ impl Resolver<'_> {
             let pid = process.pid;
             return Err(trouble("unknown", format!("pid {pid} is another process by now")));
         }
-        look(&handle).map_err(no_process)
+        let found = look(&handle).map_err(no_process)?;
+        match found.spared {
+            Some(what) => {
+                let pid = process.pid;
+                Err(trouble("forbidden", format!("pid {pid} is {what}, which nobody may manage")))
+            }
+            None => Ok(found),
+        }
     }
 }
 
 /// Who a process is and whose.
 ///
 /// # Errors
-/// When it is gone, or is a thread of the kernel.
+/// When it is gone.
 pub fn look(handle: &ProcessHandle) -> Result<Found, ProcessError> {
     let facts = handle.facts()?;
     let (process, uid, gid) = (handle.identity(), facts.real_uid, facts.real_gid);
-    Ok(Found { client: NewClient { process, uid, gid }, command: facts.comm })
+    let own = std::process::id();
+    let spared = match process.pid {
+        _ if facts.is_kernel_thread => Some("a thread of the kernel"),
+        1 => Some("init"),
+        pid if pid == own => Some("allotd itself"),
+        _ if facts.parent_pid == own => Some("the guardian of allotd"),
+        _ => None,
+    };
+    Ok(Found { client: NewClient { process, uid, gid }, command: facts.comm, spared })
 }
 
 /// Where a policy puts a user.

@@ -86,6 +86,8 @@ pub fn run(options: Options) -> Result<(), StartError> {
         )
         .with_writer(io::stderr)
         .with_target(false)
+        // It would say so on stderr, and panic where that is what cannot be written.
+        .log_internal_errors(false)
         .init();
     let uid = rustix::process::geteuid().as_raw();
     if !options.user && uid != 0 {
@@ -254,9 +256,10 @@ fn watch_lives(
     ending: &watch::Receiver<bool>,
 ) {
     while !*ending.borrow() {
+        let asked_ticks = ticks_since_boot();
         match source.next(LIFE_POLL) {
             Ok(events) => {
-                if requests.send(Request::Life(events)).is_err() {
+                if requests.send(Request::Life { events, asked_ticks }).is_err() {
                     return;
                 }
             }
@@ -271,7 +274,8 @@ fn watch_lives(
                 }
                 let reason = "the source of events changed".to_owned();
                 let lost = observe::LifeEvent::Lost { reason };
-                if requests.send(Request::Life(vec![lost])).is_err() {
+                let events = vec![lost];
+                if requests.send(Request::Life { events, asked_ticks }).is_err() {
                     return;
                 }
             }
