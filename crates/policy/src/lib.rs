@@ -25,7 +25,7 @@ mod tournament;
 
 pub use feasible::ONE_SEAT;
 pub use lottery::Lottery;
-pub use meter::{MAX_COMPENSATION, MAX_DEBT_QUANTA};
+pub use meter::{MAX_COMPENSATION, MAX_DEBT_QUANTA, MAX_SURPLUS_QUANTA};
 pub use stride::Stride;
 
 /// Names a client. Opaque to policies; only equality and order (to break ties) matter.

@@ -15,9 +15,12 @@
 //! 3. **Bounds**. f counts as at least 1/[`MAX_COMPENSATION`] and at most [`MAX_DEBT_QUANTA`].
 //! 4. **Several seats: cap** (Chandra et al. 2000). The tickets of rule 2 are capped first
 //!    ([`crate::feasible`]): a capped client wins for certain. After compensating, not before:
-//!    a compensated client can need more than one seat, and what it cannot have the others share.
-//!    The price: a client due almost a whole seat cannot make good a long quantum by winning more
-//!    often than always, so where quanta jitter by ±j it loses up to about j/2 of its share.
+//!    a compensated client can need more than one seat, and cannot have it in one draw. What it
+//!    lacks is carried over (ours): had it been drawn like the others, with s seats for a total of
+//!    tickets, a win with probability 1 would have been worth s · weight / total quanta. What its
+//!    win paid less than that makes its next win cheaper ([`crate::meter`], rule 3). Without this,
+//!    clients that get little of some quanta that they win (of a busy machine) lose by it. Nothing
+//!    is carried over for who is due a whole seat by weight alone: more than that nobody can get.
 //! 5. **Several seats: systematic sampling** (Madow 1949). The others' tickets lie end to end in
 //!    the order of slots, each stretched s times for the s seats that are left; one random start,
 //!    then a step of the unstretched total from point to point. Nobody is longer than a step, so
@@ -30,6 +33,7 @@
 //! 7. **Slots**. A client that joins takes the slot that was freed last, else a new one. Slots
 //!    decide only which random number means whom.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use rand_core::{RngCore, SeedableRng};
@@ -61,7 +65,12 @@ impl Client {
     /// What it holds in the draw: weight / f (rules 2 and 3), rounded down. At most
     /// 2^(48 + 24 + 7), so 2³² clients on 2¹⁶ seats stay within 128 bits.
     fn tickets(&self) -> u128 {
-        (u128::from(self.weight) << (TICKETS_LOG2 + QUANTUM_LOG2)) / u128::from(self.meter.price())
+        self.stretched_weight() / u128::from(self.meter.price())
+    }
+
+    /// What it would hold at a price of one part.
+    fn stretched_weight(&self) -> u128 {
+        u128::from(self.weight) << (TICKETS_LOG2 + QUANTUM_LOG2)
     }
 }
 
@@ -75,6 +84,8 @@ pub struct Lottery {
     /// Tickets by slot, twice: to find a point, and to find the greatest.
     places: Fenwick,
     tickets: Tournament,
+    /// Of all that compete.
+    active_weight: u128,
     /// Winners that were capped in the current draw: slot and tickets (kept for its storage).
     capped: Vec<(usize, u128)>,
     /// The other winners' slots (likewise).
@@ -91,6 +102,7 @@ impl Lottery {
             free: Vec::new(),
             places: Fenwick::new(),
             tickets: Tournament::new(),
+            active_weight: 0,
             capped: Vec::new(),
             drawn: Vec::new(),
         }
@@ -118,11 +130,28 @@ impl Lottery {
         slot
     }
 
-    /// The client in `slot` won: its compensation ends here (rule 2).
-    fn win(&mut self, slot: usize, winners: &mut Vec<ClientKey>) {
+    fn weight_in(&self, slot: usize) -> u64 {
+        self.clients[&self.slots[slot]].weight
+    }
+
+    /// How many of those who win for certain are due a whole seat by weight alone: they are put
+    /// first.
+    fn due_whole_seats(&self, capped: &mut [(usize, u128)], seats: usize) -> usize {
+        capped.sort_unstable_by_key(|&(slot, _)| (Reverse(self.weight_in(slot)), slot));
+        let weights = capped.iter().map(|&(slot, _)| self.weight_in(slot));
+        feasible::capped(self.active_weight, seats, weights)
+    }
+
+    /// The client in `slot` won: its compensation ends here (rule 2). `others` are the seats and
+    /// the tickets that the others shared, where it won for certain (rule 4).
+    fn win(&mut self, slot: usize, others: Option<(usize, u128)>, winners: &mut Vec<ClientKey>) {
         let key = self.slots[slot];
         let client = self.clients.get_mut(&key).expect("a slot with tickets has a client");
-        client.meter.win();
+        let due = match others {
+            Some((seats, total)) if total > 0 => seats as u128 * client.stretched_weight() / total,
+            _ => 0,
+        };
+        client.meter.win(u64::try_from(due).unwrap_or(u64::MAX));
         let tickets = client.tickets();
         self.put(slot, tickets);
         winners.push(key);
@@ -145,14 +174,15 @@ impl Policy for Lottery {
         assert!(entry.slot.is_none(), "client {client} joined twice");
         entry.slot = Some(slot);
         entry.weight = weight;
+        self.active_weight += u128::from(weight);
         let tickets = entry.tickets();
         self.put(slot, tickets);
     }
 
     fn leave(&mut self, client: ClientKey) {
-        let Some(slot) = self.clients.get_mut(&client).and_then(|entry| entry.slot.take()) else {
-            return;
-        };
+        let Some(entry) = self.clients.get_mut(&client) else { return };
+        let Some(slot) = entry.slot.take() else { return };
+        self.active_weight -= u128::from(entry.weight);
         self.put(slot, 0);
         self.free.push(slot);
     }
@@ -166,6 +196,7 @@ impl Policy for Lottery {
         assert!(weight <= MAX_WEIGHT, "weight {weight} of client {client} is out of range");
         let Some(entry) = self.clients.get_mut(&client) else { return };
         let Some(slot) = entry.slot else { return };
+        self.active_weight = self.active_weight - u128::from(entry.weight) + u128::from(weight);
         entry.weight = weight;
         let tickets = entry.tickets();
         self.put(slot, tickets);
@@ -195,13 +226,14 @@ impl Policy for Lottery {
                 (0..left as u128).map(|k| self.places.find((start + k * total) / left as u128)),
             );
         }
-        for (slot, tickets) in capped.drain(..) {
+        let whole = self.due_whole_seats(&mut capped, seats);
+        for (index, (slot, tickets)) in capped.drain(..).enumerate() {
             self.put(slot, tickets);
-            self.win(slot, winners);
+            self.win(slot, (index >= whole).then_some((left, total)), winners);
         }
         self.capped = capped;
         for slot in drawn.drain(..) {
-            self.win(slot, winners);
+            self.win(slot, None, winners);
         }
         self.drawn = drawn;
     }

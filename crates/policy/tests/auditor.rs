@@ -2,7 +2,7 @@
 //! The same random calls must give the very same winners.
 
 use allot_policy::{
-    ClientKey, MAX_COMPENSATION, MAX_DEBT_QUANTA, Policy, PolicyName, build,
+    ClientKey, MAX_COMPENSATION, MAX_DEBT_QUANTA, MAX_SURPLUS_QUANTA, Policy, PolicyName, build,
     stride::{MAX_CREDIT_QUANTA, STRIDE1},
 };
 use rand_core::{RngCore, SeedableRng};
@@ -13,17 +13,22 @@ const ONE: u128 = 1 << 32;
 /// Rules of `meter`.
 #[derive(Clone, Copy)]
 struct Use {
-    parts: u128,
+    parts: i128,
     unknown: bool,
 }
 
 impl Use {
-    const NEW: Use = Use { parts: ONE, unknown: false };
+    const NEW: Use = Use { parts: ONE as i128, unknown: false };
     const WON: Use = Use { parts: 0, unknown: true };
 
     fn add(&mut self, used_ns: u64, quantum_ns: u64) {
-        let sum = self.parts + u128::from(used_ns) * ONE / u128::from(quantum_ns);
-        *self = Use { parts: sum.min(u128::from(MAX_DEBT_QUANTA) * ONE), unknown: false };
+        let sum = self.parts + (u128::from(used_ns) * ONE / u128::from(quantum_ns)) as i128;
+        let most = (u128::from(MAX_DEBT_QUANTA) * ONE) as i128;
+        *self = Use { parts: sum.min(most), unknown: false };
+    }
+
+    fn owed(&self) -> i128 {
+        self.parts + if self.unknown { ONE as i128 } else { 0 }
     }
 }
 
@@ -113,12 +118,13 @@ impl Policy for NaiveLottery {
         for key in self.slots.clone().into_iter().flatten() {
             let client = self.find(key).unwrap();
             let least = ONE / u128::from(MAX_COMPENSATION);
-            let price = if client.used.unknown { ONE } else { client.used.parts.max(least) };
+            let price = client.used.owed().max(least as i128) as u128;
             line.push(((u128::from(client.weight) << 24) * ONE / price, key));
         }
         *winners = capped(&line, seats);
         line.retain(|(tickets, key)| *tickets > 0 && !winners.contains(key));
-        let stretch = (seats - winners.len()) as u128;
+        let certain = winners.len();
+        let stretch = (seats - certain) as u128;
         let total: u128 = line.iter().map(|&(tickets, _)| tickets).sum();
         if total > 0 && stretch > 0 {
             // As many random bits as total - 1 has, until they are less than total.
@@ -151,8 +157,37 @@ impl Policy for NaiveLottery {
                 }
             }
         }
-        for &key in winners.iter() {
-            self.find(key).unwrap().used = Use::WON;
+        // The certain ones, heaviest first; those due a whole seat by weight alone.
+        let weight_of = |key: ClientKey| self.clients.iter().find(|c| c.key == key).unwrap().weight;
+        let mut heaviest = winners[..certain].to_vec();
+        heaviest.sort_by_key(|&key| {
+            let slot = self.slots.iter().position(|&held| held == Some(key)).unwrap();
+            (std::cmp::Reverse(weight_of(key)), slot)
+        });
+        winners[..certain].copy_from_slice(&heaviest);
+        let (mut weight_left, mut seats_left, mut whole) = (0, seats as u128, 0);
+        for client in self.clients.iter().filter(|client| client.active) {
+            weight_left += u128::from(client.weight);
+        }
+        for &key in &heaviest {
+            let weight = u128::from(weight_of(key));
+            if seats_left == 0 || weight * seats_left < weight_left {
+                break;
+            }
+            weight_left -= weight;
+            seats_left -= 1;
+            whole += 1;
+        }
+        for (place, &key) in winners.iter().enumerate() {
+            let client = self.find(key).unwrap();
+            let mut used = Use::WON;
+            // What a certain win was worth beyond what it paid comes over.
+            if (whole..certain).contains(&place) && total > 0 {
+                let worth = stretch * (u128::from(client.weight) << 24) * ONE / total;
+                let most = (u128::from(MAX_SURPLUS_QUANTA) * ONE) as i128;
+                used.parts = -(worth as i128 - client.used.owed()).clamp(0, most);
+            }
+            client.used = used;
         }
     }
 

@@ -129,6 +129,36 @@ fn varying_quanta_do_not_bend_the_shares() {
     }
 }
 
+/// Rule 4's surplus: on a busy machine a winner gets its whole quantum now and then, and mostly
+/// little of it. Who is compensated beyond a whole seat must not lose by that.
+#[test]
+fn unequal_quanta_on_several_seats_do_not_bend_the_shares() {
+    for (seed, seats, weights) in
+        [(1, 2, &[1, 2, 1, 2][..]), (2, 2, &[3, 2, 2, 1]), (3, 4, &[2; 9])]
+    {
+        let mut machine = lottery(seed, weights);
+        let mut dice = Pcg64::seed_from_u64(!seed);
+        for _ in 0..400_000 {
+            machine.quantum(seats, |_| match dice.next_u64() % 10 {
+                0..3 => QUANTUM_NS,
+                3 => 0,
+                _ => QUANTUM_NS / 20,
+            });
+        }
+        let total: f64 = (0..weights.len()).map(|i| machine.got(i as u64).quanta()).sum();
+        let weight_total: u64 = weights.iter().sum();
+        for (i, &weight) in weights.iter().enumerate() {
+            let got = machine.got(i as u64);
+            let due = weight as f64 / weight_total as f64;
+            let share = got.quanta() / total;
+            // Each win pays for one use: the deviation of the sum of that many.
+            let allowed = common::SIGMAS * got.squares.sqrt() / total;
+            assert!((share - due).abs() <= allowed, "{weights:?} {i}: {share} {due} ± {allowed}");
+            assert!(allowed < 0.01, "the test has power");
+        }
+    }
+}
+
 /// What a blocked winner leaves over runs a loser, always the same one: it is charged.
 #[test]
 fn left_over_time_is_part_of_the_share() {

@@ -291,7 +291,8 @@ impl Lottery {
                 continue;
             }
             let Some(used) = client.measure() else { continue };
-            if used > 0 {
+            // A winner that others kept from its CPU used nothing: the policy has to know.
+            if used > 0 || client.won {
                 self.policy.charge(client.id.0, used, self.setting.quantum_ns);
             }
             let (used, elapsed) = client.activity(now);
