@@ -26,6 +26,9 @@ use wire::{
 /// The most requests of one round, so that nobody waits for ever to be acknowledged.
 const ROUND_MAX: usize = 1024;
 
+/// The most events of one answer: they are read from the journal while others wait.
+const EVENTS_PAGE: usize = 500;
+
 /// How often the keeper looks around when nobody asks for anything.
 const HOUSEKEEPING: Duration = Duration::from_millis(500);
 
@@ -59,7 +62,7 @@ pub enum Request {
     Ledger(Reply<LedgerView>),
     /// The latest measurements.
     Sample(Reply<Sample>),
-    /// Events after a journal number, as far as they are kept.
+    /// The next [`EVENTS_PAGE`] events after a journal number, as far as they are kept.
     Events(u64, Reply<Result<Vec<Event>, ErrorBody>>),
     /// Give everything back and end.
     Stop,
@@ -588,7 +591,7 @@ impl Running {
                 let _ = reply.send(sample);
             }
             Request::Events(after, reply) => {
-                let kept = self.keeper.journal.entries(after, 100_000);
+                let kept = self.keeper.journal.entries(after, EVENTS_PAGE);
                 let kept = kept
                     .map(|entries| entries.iter().map(event).collect())
                     .map_err(|error| ErrorBody { error: not_durable(&error) });

@@ -72,10 +72,14 @@ impl Gate {
                 return Err(GateError::NotASocket(path.to_owned()));
             }
             Ok(_) => {
-                if std::os::unix::net::UnixStream::connect(path).is_ok() {
-                    return Err(GateError::InUse(path.to_owned()));
+                // Only what refuses has nobody behind it: who is busy or keeps us out lives.
+                match std::os::unix::net::UnixStream::connect(path) {
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                        std::fs::remove_file(path).map_err(os)?;
+                    }
+                    Ok(_) => return Err(GateError::InUse(path.to_owned())),
+                    Err(cause) => return Err(os(cause)),
                 }
-                std::fs::remove_file(path).map_err(os)?;
             }
             Err(_) => {}
         }
@@ -96,6 +100,9 @@ impl Gate {
             Ok(peer) => peer,
             Err(error) => {
                 tracing::debug!("a caller without a name: {error}");
+                if self.only_uid.is_some() {
+                    return None;
+                }
                 return Some(Connection { stream, caller: Caller(None), counted: None });
             }
         };
@@ -108,7 +115,8 @@ impl Gate {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
             let count = open.entry(uid).or_default();
             if *count >= CONNECTIONS_PER_UID {
-                tracing::warn!("uid {uid} has {CONNECTIONS_PER_UID} connections open: no more");
+                // Not louder: that user decides how often.
+                tracing::debug!("uid {uid} has {CONNECTIONS_PER_UID} connections open: no more");
                 return None;
             }
             *count += 1;

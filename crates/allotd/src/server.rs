@@ -203,46 +203,67 @@ async fn events(
     let Query(EventsQuery { after, follow }) = query.map_err(bad_query)?;
     // Subscribe first, so that nothing falls between what is kept and what comes.
     let mut coming = shared.events.subscribe();
-    let kept = match after {
-        Some(after) => ask(&shared, |reply| Request::Events(after, reply))
-            .await?
-            .map_err(|body| Failure(body.error))?,
+    let mut kept = match after {
+        Some(after) => kept_events(&shared, after).await?,
         None => Vec::new(),
     };
     let (lines, body) = line_stream();
     tokio::spawn(async move {
         let mut ending = shared.ending.clone();
-        let mut last = kept.last().and_then(|event| event.sequence);
-        for event in kept {
-            if lines.send(Ok(line(&event))).await.is_err() {
+        let mut last = after;
+        loop {
+            // A page at a time, so that a reader that takes nothing costs one page.
+            while let Some(end) = kept.last().and_then(|event| event.sequence) {
+                for event in kept {
+                    if lines.send(Ok(line(&event))).await.is_err() {
+                        return;
+                    }
+                }
+                last = Some(end);
+                match kept_events(&shared, end).await {
+                    Ok(page) => kept = page,
+                    Err(_) => return,
+                }
+            }
+            if follow == Some(false) {
                 return;
             }
-        }
-        if follow == Some(false) {
-            return;
-        }
-        loop {
             let event = tokio::select! {
                 event = coming.recv() => event,
                 _ = ending.wait_for(|ending| *ending) => return,
                 () = lines.closed() => return,
             };
-            let event = match event {
-                Ok(event) => event,
-                // Too slow a reader: it can ask again with `after`.
-                Err(broadcast::error::RecvError::Lagged(_)) => continue,
-                Err(broadcast::error::RecvError::Closed) => return,
-            };
-            if event.sequence.is_some_and(|number| last.is_some_and(|last| number <= last)) {
-                continue;
-            }
-            last = event.sequence.or(last);
-            if lines.send(Ok(line(&event))).await.is_err() {
-                return;
+            kept = Vec::new();
+            match (event, last) {
+                (Ok(event), _) => {
+                    let old = |number: u64| last.is_some_and(|last| number <= last);
+                    if event.sequence.is_some_and(old) {
+                        continue;
+                    }
+                    last = event.sequence.or(last);
+                    if lines.send(Ok(line(&event))).await.is_err() {
+                        return;
+                    }
+                }
+                // Too slow a reader: what it missed is read from the journal.
+                (Err(broadcast::error::RecvError::Lagged(_)), Some(seen)) => {
+                    match kept_events(&shared, seen).await {
+                        Ok(page) => kept = page,
+                        Err(_) => return,
+                    }
+                }
+                (Err(broadcast::error::RecvError::Lagged(_)), None) => {}
+                (Err(broadcast::error::RecvError::Closed), _) => return,
             }
         }
     });
     Ok(body)
+}
+
+/// The next page of those that are kept.
+async fn kept_events(shared: &Shared, after: u64) -> Result<Vec<Event>, Failure> {
+    let page = ask(shared, |reply| Request::Events(after, reply)).await?;
+    page.map_err(|body| Failure(body.error))
 }
 
 /// What this machine offers, and what allot makes of it.

@@ -59,6 +59,9 @@ pub enum StartError {
         with_causes(.0)
     )]
     Enforcer(#[from] enforce::EnforceError),
+    /// The thread that keeps the ledger panicked; everything was given back.
+    #[error("allotd ends for a mistake of its own, reported above")]
+    Keeper,
     /// The machine.
     #[error("the system refused to {what}: {cause}")]
     System {
@@ -156,11 +159,14 @@ async fn serve_until_told(options: Options, uid: u32) -> Result<(), StartError> 
     };
 
     let findings = Arc::new(Findings::look());
-    // With the socket, where nothing survives a reboot.
-    let registry = socket.with_extension("held");
-    let enforcer = Cpu::start(&options, &registry)?;
-
+    // First the socket: another allotd that listens there is a clear reason to end, and its
+    // registry is left alone.
     let gate = Gate::open(&socket, options.user.then_some(uid))?;
+    // With the socket, where nothing survives a reboot. Each socket has its own.
+    let mut registry = socket.clone().into_os_string();
+    registry.push(".held");
+    let enforcer = Cpu::start(&options, Path::new(&registry))?;
+
     // Watch before the first look at the processes, so that none is missed.
     let (life, life_source) = match observe::watch_best() {
         Ok((source, why)) => (Some(source), why),
@@ -219,12 +225,15 @@ async fn serve_until_told(options: Options, uid: u32) -> Result<(), StartError> 
     };
     tracing::info!("ending");
     let _ = requests.send(Request::Stop);
-    let _ = tokio::task::spawn_blocking(move || keeping.join()).await;
+    let kept = tokio::task::spawn_blocking(move || keeping.join()).await;
     let _ = end.send(true);
     if served.is_none() {
         // Answers that are on their way are finished; a reader that takes nothing is not
         // waited for.
         let _ = tokio::time::timeout(Duration::from_secs(2), serving).await;
+    }
+    if !matches!(kept, Ok(Ok(()))) {
+        return Err(StartError::Keeper);
     }
     match served {
         Some(Err(cause)) => Err(StartError::System { what: "serve its socket", cause }),
@@ -349,6 +358,11 @@ fn private_dir(path: &Path, mode: u32) -> Result<(), StartError> {
     let found = std::fs::metadata(path).map_err(directory)?;
     let uid = rustix::process::geteuid().as_raw();
     let sticky = found.mode() & 0o1000 != 0;
+    // In /tmp anybody may have put a link there, and may turn it elsewhere at any time.
+    let named = std::fs::symlink_metadata(path).map_err(directory)?;
+    if named.uid() != uid && named.uid() != 0 {
+        return Err(StartError::NotOurs { path: path.to_owned(), owner: named.uid() });
+    }
     if found.uid() != uid && !(found.uid() == 0 && (uid == 0 || sticky || mode == 0o755)) {
         return Err(StartError::NotOurs { path: path.to_owned(), owner: found.uid() });
     }
