@@ -24,19 +24,9 @@ const SLICES: [f64; 4] = [0.35, 0.15, 0.35, 0.15];
 /// Whom they run as, where we may choose: numbers that no person has.
 const BILL_UID: u32 = 65533;
 const PAUL_UID: u32 = 65534;
-/// The most milliseconds between draws: each of paul's sixty has every 120th only, and shares that
-/// are handed out in so large pieces need a long time to become even.
-const QUANTUM_MAX_MS: u64 = 5;
-
 pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
-    let mut daemon =
-        bench.allotd(bench.options.policy, bench.options.quantum_ms.min(QUANTUM_MAX_MS))?;
+    let mut daemon = bench.allotd(bench.options.policy, bench.options.quantum_ms)?;
     let mut findings = Findings::new(bench, &daemon)?;
-    if daemon.is_own() && bench.options.quantum_ms > QUANTUM_MAX_MS {
-        let what =
-            format!("the quantum is {QUANTUM_MAX_MS} ms: more is too coarse for 61 processes");
-        findings.notes.push(what);
-    }
     let two_users = nix::unistd::geteuid().is_root() && daemon.is_own();
     if !two_users {
         let what = "all processes run as one uid, in two currencies; as root they run as two";

@@ -1,0 +1,60 @@
+//! What the funding policy keeps (paper 1, 5.2), when the policy itself changes.
+
+use allot_ledger::{
+    Authority, BASE, Funding, Intent, Ledger, Mode, NewClient, Placement, Placements, PolicyKey,
+    ProcessIdentity, Resource, TicketKind, decide,
+};
+
+fn soft(amount: u64) -> Vec<Funding> {
+    vec![Funding { resource: Resource::Cpu, kind: TicketKind::Soft, amount }]
+}
+
+fn level(key: PolicyKey, name: &str, owner: u32, amount: u64) -> Placement {
+    let (name, mode) = (name.to_owned(), Mode::PRIVATE);
+    Placement { key, name, owner, group: owner, mode, funding: soft(amount) }
+}
+
+fn place(ledger: &mut Ledger, pid: u32, levels: Vec<Placement>) {
+    let process = ProcessIdentity { pid, start_time_ticks: 1 };
+    let client = NewClient { process, uid: 1000, gid: 1000 };
+    let placements = Placements { levels, process: soft(100) };
+    let intent = Intent::Place { client, placements };
+    let authorised = decide(ledger, Authority::System, intent).expect("a good policy");
+    ledger.apply(authorised);
+}
+
+fn funding(ledger: &Ledger, key: &PolicyKey) -> Vec<(String, u64)> {
+    let id = ledger.home(key).expect("it is kept").currency;
+    let name = |id| ledger.currency(id).expect("it exists").record.name.clone();
+    ledger.backing(id).map(|(_, ticket)| (name(ticket.issuer), ticket.amount)).collect()
+}
+
+#[test]
+fn amounts_follow_the_policy_until_they_are_set_by_hand() {
+    let mut ledger = Ledger::new(0, 0);
+    let alice = PolicyKey::User(1000);
+    place(&mut ledger, 1, vec![level(alice.clone(), "alice", 1000, 1000)]);
+    place(&mut ledger, 2, vec![level(alice.clone(), "alice", 1000, 500)]);
+    assert_eq!(funding(&ledger, &alice), [("base".to_owned(), 500)]);
+    let holder = ledger.home(&alice).expect("it is kept").currency;
+    let by_hand = Intent::Fund { holder, issuer: BASE, funding: soft(70).remove(0) };
+    let authorised = decide(&ledger, Authority::System, by_hand).expect("allowed");
+    ledger.apply(authorised);
+    place(&mut ledger, 3, vec![level(alice.clone(), "alice", 1000, 900)]);
+    assert_eq!(funding(&ledger, &alice), [("base".to_owned(), 70)]);
+}
+
+#[test]
+fn a_user_whom_the_policy_moves_under_a_group_is_funded_by_that_group_alone() {
+    let mut ledger = Ledger::new(0, 0);
+    let (alice, staff) = (PolicyKey::User(1000), PolicyKey::Group(50));
+    let alone = vec![level(alice.clone(), "alice", 1000, 1000)];
+    let grouped =
+        vec![level(staff.clone(), "staff", 0, 3000), level(alice.clone(), "alice", 1000, 10)];
+    place(&mut ledger, 1, alone.clone());
+    place(&mut ledger, 2, grouped);
+    assert_eq!(funding(&ledger, &staff), [("base".to_owned(), 3000)]);
+    assert_eq!(funding(&ledger, &alice), [("staff".to_owned(), 10)]);
+    place(&mut ledger, 3, alone);
+    assert_eq!(funding(&ledger, &alice), [("base".to_owned(), 1000)]);
+}
