@@ -3,6 +3,7 @@
 # One command a line, run in order by `make soak`; the first that fails ends it.
 define SOAK_COMMANDS
 cargo run --release --locked -p allot-sim --bin soak -- --sequences 1000000 --seed 1
+cargo run --release --locked -p allot-sim --bin soak -- --graphs
 ALLOT_KILLS=1000 cargo test --release --locked -p allotd --test durability killed_at_any_moment -- --nocapture
 ALLOT_KILLS=1000 cargo test --release --locked -p allot-journal -- --nocapture
 ALLOT_KILLS=1000 cargo test --release --locked -p allot-enforce -- --nocapture
@@ -30,7 +31,7 @@ help: ## show this list
 demo: ## build, then share this machine's CPU among real processes for 30 s
 	@scripts/setup demo
 	cargo build --release --locked
-	"$(RELEASE)/allot" exp run cpu-hierarchy --seconds $(SECONDS_OF_DEMO) --live --out report/cpu-hierarchy
+	"$(RELEASE)/allot" exp run cpu-hierarchy --seconds $(SECONDS_OF_DEMO) --policy stride --live --out report/cpu-hierarchy
 
 test: ## run every test; the last line counts them
 	@scripts/setup test
