@@ -218,22 +218,11 @@ impl Writer<'_> {
                 nature: Nature::Pure,
             }),
         };
-        let home = Home { currency: id, issuer, given: level.funding.clone() };
+        let home = Home { currency: id, given: level.funding.clone() };
         if known.as_ref() == Some(&home) {
             return id;
         }
-        let same_issuer = known.as_ref().filter(|home| home.issuer == issuer);
-        let given = same_issuer.map_or(&[][..], |home| &home.given);
-        if let Some(moved) = known.as_ref().filter(|home| home.issuer != issuer) {
-            // The policy funds it from elsewhere now: what it had there, set by hand or not, ends.
-            for old in &moved.given {
-                if let Some((ticket, _)) =
-                    self.ledger.held(id, moved.issuer, &old.resource, old.kind)
-                {
-                    self.revoke(ticket);
-                }
-            }
-        }
+        let given = known.as_ref().map_or(&[][..], |home| &home.given);
         let amount_in = |list: &[Funding], wanted: &Funding| {
             let same =
                 |other: &&Funding| other.resource == wanted.resource && other.kind == wanted.kind;

@@ -77,9 +77,6 @@ pub struct Funding {
 pub struct Home {
     /// Which currency.
     pub currency: CurrencyId,
-    /// From which currency the policy funds it; a policy that moves it elsewhere takes what it had
-    /// from there.
-    pub issuer: CurrencyId,
     /// What the policy gave it; a ticket that still has this amount follows the policy when
     /// the policy changes, one that was set by hand does not.
     pub given: Vec<Funding>,
