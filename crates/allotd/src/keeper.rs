@@ -11,7 +11,10 @@ use crate::resolve::{Found, Resolver, look, placements};
 use crate::trouble::{not_durable, refused};
 use crate::view::{Commands, event, ledger_view};
 use journal::{Entry, Journal, JournalError};
-use ledger::{Authority, Caller, Change, CurrencyId, Intent, Ledger, ProcessIdentity, Resource};
+use ledger::{
+    Authority, Caller, Change, CurrencyId, Intent, Ledger, Nature, Placements, PolicyKey,
+    ProcessIdentity, Resource,
+};
 use observe::{LifeEvent, ProcessHandle, ProcessRef};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -117,12 +120,17 @@ impl Keeper {
     /// Adopt what still lives, then serve until told to stop.
     pub fn run(self, requests: Receiver<Request>) {
         let cpu = Graph::of(&self.ledger, Resource::Cpu);
+        // A private allotd takes up nobody on its own.
+        let released = match &self.policy {
+            Some(_) => released(&self.journal),
+            None => BTreeSet::new(),
+        };
         let mut running = Running {
             keeper: self,
             cpu,
             names: Names::default(),
             commands: Commands::new(),
-            released: BTreeSet::new(),
+            released,
             generation: 0,
             must_sweep: true,
             swept: None,
@@ -451,13 +459,21 @@ impl Running {
         };
         let Ok(Found { client, .. }) = look(handle) else { return };
         let record = &self.keeper.ledger.currency(id).expect("a client exists").record;
-        if (record.owner, record.group) != (client.uid, client.gid) {
-            let placements = self.place(client.uid, client.gid);
-            self.observe(Intent::UserChanged { client, placements }, entries);
+        let (uid, gid) = (record.owner, record.group);
+        if (uid, gid) == (client.uid, client.gid) {
+            return;
         }
+        let mut placements = self.place(client.uid, client.gid);
+        // Another group that the policy funds alike is no way out of a freeze or of a nice job.
+        if uid == client.uid {
+            let keys = |it: &Placements| it.levels.iter().map(|it| it.key.clone()).collect();
+            let before: Option<Vec<PolicyKey>> = self.place(uid, gid).as_ref().map(keys);
+            placements = placements.filter(|now| Some(keys(now)) != before);
+        }
+        self.observe(Intent::UserChanged { client, placements }, entries);
     }
 
-    fn place(&mut self, uid: u32, gid: u32) -> Option<ledger::Placements> {
+    fn place(&mut self, uid: u32, gid: u32) -> Option<Placements> {
         placements(self.keeper.policy.as_ref()?, &mut self.names, uid, gid)
     }
 
@@ -600,6 +616,30 @@ impl Running {
             Request::Operate { .. } | Request::Life { .. } | Request::Stop => {
                 unreachable!("not a read")
             }
+        }
+    }
+}
+
+/// Who was released, as far back as the journal's entries are kept. Those that are gone are
+/// forgotten by the first sweep.
+fn released(journal: &Journal) -> BTreeSet<ProcessIdentity> {
+    let mut released = BTreeSet::new();
+    let mut after = 0;
+    loop {
+        let page = journal.entries(after, EVENTS_PAGE).unwrap_or_else(|error| {
+            tracing::warn!("who was released before is not known: {error}");
+            Vec::new()
+        });
+        let Some(last) = page.last() else { return released };
+        after = last.sequence;
+        for entry in page.iter().filter(|it| matches!(it.intent, Intent::Release { .. })) {
+            released.extend(entry.changes.iter().filter_map(|change| match change {
+                Change::Currency { before: Some(record), after: None, .. } => match record.nature {
+                    Nature::Client { process, .. } => Some(process),
+                    _ => None,
+                },
+                _ => None,
+            }));
         }
     }
 }

@@ -205,6 +205,9 @@ impl FundingPolicy {
         let mut hard = self.system.as_ref().map_or(0, |system| system.floor);
         for rule in &self.rule {
             let name = &rule.name;
+            if !usable(name) {
+                return Err(ledger::Refusal::BadName(name.clone()).to_string());
+            }
             soft(&format!("rule `{name}`"), rule.cpu.unwrap_or(0))?;
             if rule.cpu.is_none() && rule.hard.is_none() {
                 return Err(format!("rule `{name}` gives nothing; add `cpu` or `hard`"));
@@ -305,14 +308,16 @@ fn shared(key: PolicyKey, name: &str, funding: Vec<Funding>) -> Placement {
 
 /// A name that a currency can have: not every user name is one.
 fn named(what: &str, id: u32, name: &Option<String>) -> String {
+    name.as_ref().filter(|name| usable(name)).cloned().unwrap_or_else(|| format!("{what}-{id}"))
+}
+
+/// Whether a currency can have this name.
+fn usable(name: &str) -> bool {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "._-@".contains(letter);
-    let usable = |name: &&String| {
-        name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-            && name.len() <= ledger::NAME_LEN_MAX
-            && name.chars().all(plain)
-            && *name != "base"
-    };
-    name.as_ref().filter(usable).cloned().unwrap_or_else(|| format!("{what}-{id}"))
+    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name.len() <= ledger::NAME_LEN_MAX
+        && name.chars().all(plain)
+        && name != "base"
 }
 
 fn soft(amount: u64) -> Funding {
@@ -384,6 +389,8 @@ mod tests {
             ("[[rule]]\nname=\"a\"\nuids=\"5\"", "gives nothing"),
             ("[users]\ncpu = 99999999999", "at most"),
             ("[users", "line 1"),
+            ("[[rule]]\nname=\"no name!\"\nuids=\"5\"\ncpu=1", "`no name!` cannot name"),
+            ("[[rule]]\nname=\"base\"\nuids=\"5\"\ncpu=1", "`base` cannot name"),
         ] {
             let error = FundingPolicy::parse(text).expect_err(text);
             assert!(error.contains(what), "{text:?} gave {error:?}");
