@@ -1,6 +1,6 @@
 //! From what people write to what the ledger knows: names to currencies, pids to processes.
 
-use crate::names::{Names, uid_of};
+use crate::names::Names;
 use crate::policy_file::{FundingPolicy, Who};
 use crate::trouble::trouble;
 use ledger::{
@@ -133,7 +133,7 @@ impl Resolver<'_> {
     }
 
     /// The currency that a reference names.
-    fn currency(&self, reference: &CurrencyRef) -> Result<CurrencyId, Trouble> {
+    fn currency(&mut self, reference: &CurrencyRef) -> Result<CurrencyId, Trouble> {
         let text = reference.0.as_str();
         if text == "base" {
             return Ok(BASE);
@@ -153,7 +153,7 @@ impl Resolver<'_> {
                 client.ok_or_else(|| crate::trouble::refused(&Refusal::UnknownProcess(process)))
             }
             Some((user, name)) => {
-                let uid = uid_of(user);
+                let uid = self.names.uid_of(user);
                 let uid = uid.ok_or_else(|| trouble("unknown", format!("no user `{user}`")))?;
                 self.ledger.named(uid, name).ok_or_else(|| unknown(text))
             }
@@ -201,11 +201,9 @@ impl Resolver<'_> {
     /// currency the user has already.
     fn placements_of_user(&mut self, uid: u32) -> Option<Placements> {
         let policy = self.policy?;
-        let user = nix::unistd::User::from_uid(uid.into()).ok().flatten();
         let home = self.ledger.home(&PolicyKey::User(uid));
         let home = home.and_then(|home| self.ledger.currency(home.currency));
-        let gid =
-            user.map(|user| user.gid.as_raw()).or_else(|| home.map(|home| home.record.group))?;
+        let gid = self.names.gid_of(uid).or_else(|| home.map(|home| home.record.group))?;
         placements(policy, self.names, uid, gid)
     }
 

@@ -20,7 +20,7 @@ use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -319,14 +319,22 @@ impl Drop for Registry {
 
 fn open(path: &Path) -> io::Result<File> {
     // Not through a link that somebody else put there, and not readable by others.
-    File::options()
+    let file = File::options()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
         .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW)
-        .open(path)
+        .open(path)?;
+    // Nor one that somebody else made, or can reach: they could steer what is restored.
+    let found = file.metadata()?;
+    let ours = found.uid() == rustix::process::geteuid().as_raw();
+    if !ours || found.nlink() != 1 || found.mode() & 0o077 != 0 {
+        let what = "it is not ours alone (another owner, mode or link); remove it";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+    }
+    Ok(file)
 }
 
 /// The lock belongs to the open file, so a guardian that inherited it keeps it.
@@ -362,6 +370,20 @@ pub(crate) fn now_ticks() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_others_can_reach_is_not_used() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("held");
+        drop(open(&path).expect("a file of our own"));
+        std::fs::hard_link(&path, dir.path().join("other")).expect("a link");
+        assert!(open(&path).is_err(), "somebody else may have made the link");
+        std::fs::remove_file(dir.path().join("other")).expect("removed");
+        assert!(open(&path).is_ok());
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o660)).expect("a mode");
+        assert!(open(&path).is_err(), "a group can write to it");
+    }
 
     fn before(pid: u32) -> Before {
         Before {
@@ -409,6 +431,7 @@ mod tests {
         let path = folder.path().join("registry");
         assert!(Registry::leftover(&path).expect("no file").is_none());
         for bytes in [vec![], vec![1; 100], vec![0xff; FILE_BYTES]] {
+            drop(open(&path).expect("a file of our own"));
             std::fs::write(&path, bytes).expect("a file");
             assert!(Registry::leftover(&path).expect("a file").is_none());
         }

@@ -277,6 +277,10 @@ impl Broker<'_> {
         if !self.is_superuser() && (self.uid() != Some(uid) || amount > given) {
             return Err(Refusal::AboveDefault { given });
         }
+        if amount == 0 {
+            // Whoever did it to themselves could not undo it: their shell is frozen too.
+            self.superuser("freeze all processes of a user")?;
+        }
         let home = self.ledger.home(&level.key).map(|home| home.currency);
         if let Some(home) = home {
             self.owner_of(self.currency(home)?, "set the base tickets")?;

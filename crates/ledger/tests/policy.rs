@@ -1,8 +1,8 @@
 //! What the funding policy keeps (paper 1, 5.2), when the policy itself changes.
 
 use allot_ledger::{
-    Authority, BASE, Funding, Intent, Ledger, Mode, NewClient, Placement, Placements, PolicyKey,
-    ProcessIdentity, Resource, TicketKind, decide,
+    Authority, BASE, Caller, Funding, Intent, Ledger, Mode, NewClient, Placement, Placements,
+    PolicyKey, ProcessIdentity, Refusal, Resource, TicketKind, decide,
 };
 
 fn soft(amount: u64) -> Vec<Funding> {
@@ -59,4 +59,24 @@ fn a_user_of_several_groups_stays_where_the_policy_first_put_them() {
     place(&mut ledger, 2, under(&guests, "guests"));
     assert_eq!(funding(&ledger, &alice), [("staff".to_owned(), 10)]);
     assert_eq!(funding(&ledger, &guests), [("base".to_owned(), 3000)]);
+}
+
+/// Paper 3, 3.1.3: 0 base tickets freeze a user. Nobody does that to themselves by mistake.
+#[test]
+fn only_the_superuser_freezes_a_user() {
+    let mut ledger = Ledger::new(0, 0);
+    let alice = PolicyKey::User(1000);
+    let levels = vec![level(alice.clone(), "alice", 1000, 1000)];
+    place(&mut ledger, 1, levels.clone());
+    let set = |ledger: &Ledger, uid: u32, amount: u64| {
+        let caller = Caller { uid, gid: uid, groups: Vec::new(), process: None };
+        let placements = Placements { levels: levels.clone(), process: soft(100) };
+        let intent = Intent::SetBase { uid: 1000, placements, amount };
+        decide(ledger, Authority::Caller(caller), intent)
+    };
+    assert!(matches!(set(&ledger, 1000, 0), Err(Refusal::NotSuperuser(_))));
+    assert!(set(&ledger, 1000, 1).is_ok());
+    let authorised = set(&ledger, 0, 0).expect("root may");
+    ledger.apply(authorised);
+    assert_eq!(funding(&ledger, &alice), [("base".to_owned(), 0)]);
 }
