@@ -208,9 +208,12 @@ prepare_accelerator() {
     local answer=no
     if [ -r /dev/kvm ] && [ -w /dev/kvm ]; then
       say "trying KVM (at most 8 s) ..."
-      if timeout --signal=KILL 8 qemu-system-x86_64 -machine q35,accel=kvm -cpu host -m 512M -nodefaults -display none \
-        -no-reboot -serial stdio -kernel "$kernel_image" -append 'console=ttyS0 panic=-1' </dev/null 2>&1 |
-        grep -qa 'Unable to mount root fs'; then answer=yes; fi
+      # Read whole before it is searched: what ends QEMU early must not look like an answer.
+      local console
+      console=$(timeout --signal=KILL 8 qemu-system-x86_64 -machine q35,accel=kvm -cpu host -m 512M -nodefaults \
+        -display none -no-reboot -serial stdio -kernel "$kernel_image" -append 'console=ttyS0 panic=-1' \
+        </dev/null 2>&1 | tr -d '\0') || true
+      if [[ $console == *'Unable to mount root fs'* ]]; then answer=yes; fi
     fi
     echo "$answer" >"$known"
     if [ "$answer" = yes ]; then say "KVM works here"; else say "KVM does not work here: the guest is emulated, and slower"; fi
