@@ -34,17 +34,30 @@ impl Moments {
     }
 }
 
+/// A ledger grows by some hundred currencies a round: after so many rounds a new one begins.
+const ROUNDS_OF_ONE_LEDGER: u64 = 25;
+
 #[test]
 fn killed_at_any_moment_it_loses_no_acknowledged_operation_and_leaves_no_process_held() {
     let seed = std::env::var("ALLOT_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(7);
-    eprintln!("seed {seed}, {} rounds", rounds());
     let mut moments = Moments(seed);
+    let (mut done, mut acknowledged) = (0, 0);
+    while done < rounds() {
+        let some = ROUNDS_OF_ONE_LEDGER.min(rounds() - done);
+        acknowledged += kill_again_and_again(&mut moments, some);
+        done += some;
+        eprintln!("seed {seed}: {done} kills, {acknowledged} pairs acknowledged, none lost");
+    }
+}
+
+/// Answers how many pairs of operations were acknowledged.
+fn kill_again_and_again(moments: &mut Moments, rounds: u64) -> usize {
     let mut daemon = Daemon::private(&["--quantum-ms", "2", "--policy", "stride"]);
     // Busy ones, and one that forks all the time.
     let mut workers: Vec<Worker> = (0..4).map(|_| Worker::busy()).collect();
     workers.push(Worker::shell("while :; do (:) ; (sleep 0.01 &) ; done", 0));
     let acknowledged: Arc<Mutex<BTreeSet<String>>> = Arc::default();
-    for round in 0..rounds() {
+    for round in 0..rounds {
         let client = daemon.client();
         let known = client.ledger().expect("alive");
         for worker in &workers {
@@ -101,9 +114,8 @@ fn killed_at_any_moment_it_loses_no_acknowledged_operation_and_leaves_no_process
             }
         }
     }
-    let total = acknowledged.lock().expect("a lock").len();
-    eprintln!("{} rounds, {total} pairs acknowledged, none lost", rounds());
     assert!(daemon.stop().success());
+    acknowledged.lock().expect("a lock").len()
 }
 
 /// Processes of the workers' groups that are stopped or in SCHED_IDLE.
