@@ -63,15 +63,53 @@ struct Edge {
 
 /// What a currency has issued, or what of that is active.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Pools {
-    soft: u64,
-    hard: u64,
+pub struct Pools {
+    /// Sum of the soft tickets.
+    pub soft: u64,
+    /// Sum of the hard tickets.
+    pub hard: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Remembered {
     stamp: u64,
     value: u64,
+}
+
+/// A currency of a [`Graph`] with the tickets that it holds.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeView<'a> {
+    /// Which.
+    pub id: CurrencyId,
+    /// Whether it is a leaf that consumes.
+    pub is_client: bool,
+    /// What it has issued, active or not.
+    pub issued: Pools,
+    graph: &'a Graph,
+    node: &'a Node,
+}
+
+impl<'a> NodeView<'a> {
+    /// The tickets that it holds, those of amount 0 included.
+    pub fn backing(&self) -> impl Iterator<Item = Backing> + use<'a> {
+        let graph = self.graph;
+        self.node.backing.iter().map(move |edge| Backing {
+            issuer: graph.nodes[edge.issuer as usize].id,
+            kind: edge.kind,
+            amount: edge.amount,
+        })
+    }
+}
+
+/// A ticket, from its holder's side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backing {
+    /// Who issued it.
+    pub issuer: CurrencyId,
+    /// How its amount becomes a share.
+    pub kind: TicketKind,
+    /// How many.
+    pub amount: u64,
 }
 
 impl Pools {
@@ -182,6 +220,45 @@ impl Graph {
             next += 1;
         }
         false
+    }
+
+    /// Every currency in topological order: base first, each issuer before its holders. For
+    /// enforcers that value tickets elsewhere, by the same rules.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeView<'_>> {
+        self.issuers_first().into_iter().map(|place| {
+            let node = &self.nodes[place as usize];
+            NodeView { id: node.id, is_client: node.client, issued: node.issued, graph: self, node }
+        })
+    }
+
+    fn issuers_first(&self) -> Vec<u32> {
+        let mut order = Vec::with_capacity(self.places.len());
+        let mut entered = vec![false; self.nodes.len()];
+        let free = |place: u32| self.places.get(&self.nodes[place as usize].id) != Some(&place);
+        // Depth first: a place is left when all its issuers are.
+        let mut open: Vec<(u32, usize)> = Vec::new();
+        let all = (0..self.nodes.len() as u32).filter(|place| !free(*place));
+        for start in std::iter::once(self.base).chain(all) {
+            if !std::mem::replace(&mut entered[start as usize], true) {
+                open.push((start, 0));
+            }
+            while let Some((place, next)) = open.last_mut() {
+                match self.nodes[*place as usize].backing.get(*next) {
+                    Some(edge) => {
+                        *next += 1;
+                        let issuer = edge.issuer;
+                        if !std::mem::replace(&mut entered[issuer as usize], true) {
+                            open.push((issuer, 0));
+                        }
+                    }
+                    None => {
+                        order.push(*place);
+                        open.pop();
+                    }
+                }
+            }
+        }
+        order
     }
 
     /// Every active client.

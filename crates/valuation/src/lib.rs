@@ -6,4 +6,4 @@
 
 mod graph;
 
-pub use graph::{Graph, WHOLE};
+pub use graph::{Backing, Graph, NodeView, Pools, WHOLE};

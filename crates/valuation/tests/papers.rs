@@ -1,6 +1,6 @@
 //! The papers' own figures as examples of valuation.
 
-use allot_valuation::{Graph, WHOLE};
+use allot_valuation::{Backing, Graph, Pools, WHOLE};
 use ledger::{
     Authority, BASE, Caller, CurrencyId, Funding, Intent, Ledger, NewClient, Placement, Placements,
     PolicyKey, ProcessIdentity, Resource, TicketKind, decide,
@@ -193,6 +193,30 @@ fn figure_7_a_sleeper_wakes() {
     machine.graph.set_active(b3, true);
     assert_eq!(machine.values(12, [a1, a2, b1, b2, b3]), [2, 4, 1, 2, 3]);
     assert_eq!([a1, a2].map(|id| machine.graph.value(id)), before, "to the last part");
+}
+
+/// Enforcers that value tickets elsewhere see the whole graph, issuers before holders.
+#[test]
+fn nodes_come_issuers_first() {
+    let mut machine = Machine::new();
+    let task = machine.task(&[]);
+    let below = machine.currency("below", &[]);
+    let above = machine.currency("above", &[(BASE, hard(200))]);
+    machine.fund(below, above, soft(7));
+    machine.fund(task, below, soft(3));
+    machine.fund(task, above, soft(0));
+    let gone = machine.currency("gone", &[]);
+    machine.perform(root(), Intent::DestroyCurrency { currency: gone });
+    let nodes: Vec<_> = machine.graph.nodes().collect();
+    let ids: Vec<_> = nodes.iter().map(|node| node.id).collect();
+    assert_eq!(ids, [BASE, above, below, task]);
+    let clients: Vec<_> = nodes.iter().map(|node| node.is_client).collect();
+    assert_eq!(clients, [false, false, false, true]);
+    assert_eq!(nodes[0].issued, Pools { soft: 0, hard: 200 });
+    assert_eq!(nodes[1].issued, Pools { soft: 7, hard: 0 });
+    let backing = |issuer, kind, amount| Backing { issuer, kind, amount };
+    let held: Vec<_> = nodes[3].backing().collect();
+    assert_eq!(held, [backing(below, TicketKind::Soft, 3), backing(above, TicketKind::Soft, 0)]);
 }
 
 /// Paper 1, 2.1: "two or more users could pool their resources to support a single application".
