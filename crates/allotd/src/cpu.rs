@@ -106,7 +106,7 @@ impl Cpu {
         let applied = self.read_back();
         let notes = applied.iter().flat_map(|applied| &applied.clients).filter_map(|client| {
             let note = client.note.as_ref()?;
-            Some(format!("{}: {note}", client.process))
+            Some(format!("{}: {note}", client.founder))
         });
         let drift = notes.chain(self.drift.iter().cloned()).collect();
         EnforcerView { drift, ..self.view.clone() }
@@ -146,7 +146,7 @@ impl Cpu {
                 .iter()
                 .map(|client| ClientSample {
                     id: client.id.0,
-                    pid: client.process.pid,
+                    pid: client.founder.process().map_or(0, |process| process.pid),
                     command: String::new(),
                     state: state(client.state),
                     value: part(client.value),

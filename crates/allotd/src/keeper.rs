@@ -542,9 +542,8 @@ impl Running {
             .ledger
             .clients()
             .map(|(process, id)| enforce::PlannedClient {
-                id,
-                process,
                 frozen: !self.cpu.is_funded(id),
+                ..enforce::PlannedClient::of(id, process.into())
             })
             .collect();
         clients.sort_by_key(|client| client.id);

@@ -1,7 +1,7 @@
 //! What every enforcer can do, and what it tells.
 
 use crate::{EnforceError, Plan};
-use ledger::{CurrencyId, ProcessIdentity};
+use ledger::{CurrencyId, Member, ProcessIdentity};
 
 /// Makes the machine give what plans say, and decides no share.
 pub trait Enforcer: Send {
@@ -72,8 +72,8 @@ pub enum Held {
 pub struct AppliedClient {
     /// Its currency.
     pub id: CurrencyId,
-    /// Its process.
-    pub process: ProcessIdentity,
+    /// Whose client it is.
+    pub founder: Member,
     /// What it does.
     pub state: ClientState,
     /// How it is held.
@@ -123,8 +123,8 @@ pub struct Applied {
 pub struct ClientSample {
     /// Its currency.
     pub id: CurrencyId,
-    /// Its process.
-    pub process: ProcessIdentity,
+    /// Whose client it is.
+    pub founder: Member,
     /// What it does.
     pub state: ClientState,
     /// Its base value now, in parts of [`valuation::WHOLE`]; 0 while it does not compete.

@@ -1,6 +1,6 @@
 //! What an enforcer is given, and what it answers.
 
-use ledger::{CurrencyId, ProcessIdentity};
+use ledger::{Class, CurrencyId, Member};
 use valuation::Graph;
 
 /// All that an enforcer has to know about one resource, whole: a later generation replaces an
@@ -16,12 +16,28 @@ pub struct Plan {
 }
 
 /// One client of a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedClient {
     /// Its currency.
     pub id: CurrencyId,
-    /// Its member.
-    pub process: ProcessIdentity,
+    /// Whose client it is. It may be away: in the `members` of another client.
+    pub founder: Member,
+    /// Those that have joined it, its own founder never among them. Each is in one client's list
+    /// at most; that goes before what it has founded.
+    pub members: Vec<Member>,
+    /// A guest gets only what no host wants (paper 4). The graph knows of it: it is worth 0.
+    pub class: Class,
     /// It has no tickets: it stays stopped until it gets some (paper 3, future work).
     pub frozen: bool,
+    /// It waits for another and has lent that its tickets. The graph knows of it: it is worth 0,
+    /// and like a guest it gets only what nobody else wants.
+    pub lent: bool,
+}
+
+impl PlannedClient {
+    /// A host with one member and tickets of its own.
+    pub fn of(id: CurrencyId, founder: Member) -> PlannedClient {
+        let (members, class) = (Vec::new(), Class::Host);
+        PlannedClient { id, founder, members, class, frozen: false, lent: false }
+    }
 }

@@ -17,6 +17,7 @@ mod identity;
 mod intent;
 #[allow(clippy::module_inception)]
 mod ledger;
+mod member;
 mod refusal;
 mod resource;
 mod ticket;
@@ -31,6 +32,7 @@ pub use home::{BadPolicyKey, Funding, Home, Placement, Placements, PolicyKey};
 pub use identity::ProcessIdentity;
 pub use intent::{Authority, Caller, Intent, NewClient};
 pub use ledger::{Ledger, Misfit, Snapshot};
+pub use member::{Class, Member, ThreadIdentity};
 pub use refusal::Refusal;
 pub use resource::{Resource, UnknownResource};
 pub use ticket::{AMOUNT_MAX, HARD_TOTAL, ISSUED_MAX, Ticket, TicketId, TicketKind};

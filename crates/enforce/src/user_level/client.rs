@@ -128,7 +128,7 @@ impl Client {
     pub fn applied(&self) -> AppliedClient {
         AppliedClient {
             id: self.id,
-            process: self.identity(),
+            founder: self.identity().into(),
             state: self.state(),
             held: self.held(),
             note: self.note.clone(),
@@ -139,7 +139,7 @@ impl Client {
         let Account { used_ns, promised_ns, active_ns, wins, draws } = self.account;
         ClientSample {
             id: self.id,
-            process: self.identity(),
+            founder: self.identity().into(),
             state: self.state(),
             value: self.value,
             promised: self.promised,

@@ -85,6 +85,8 @@ pub(super) struct Lottery {
     pub(super) waiting: VecDeque<PlannedClient>,
     /// Of the plan, but not managed, and why.
     pub(super) unmanaged: BTreeMap<CurrencyId, (PlannedClient, String)>,
+    /// Of the plan, but nothing that can be managed here, and why.
+    pub(super) beyond: Vec<(PlannedClient, String)>,
     pub(super) grouping: Grouping,
     pub(super) groups: Vec<String>,
     pub(super) children: BTreeMap<ProcessIdentity, SchedulingPolicy>,
@@ -138,6 +140,7 @@ impl Lottery {
             clients: Vec::new(),
             waiting: VecDeque::new(),
             unmanaged: BTreeMap::new(),
+            beyond: Vec::new(),
             grouping: Grouping::here(),
             groups: Vec::new(),
             children: BTreeMap::new(),
@@ -417,6 +420,15 @@ impl Lottery {
             Presence::Frozen => Held::Stopped,
             Presence::Asleep | Presence::StoppedByOthers => Held::Free,
             Presence::Competing if client.won => Held::Free,
+            // A guest, or one that has lent its tickets: it has no part in the draws and runs on
+            // seats that nobody won.
+            Presence::Competing if client.value == 0 && self.winners.len() < self.setting.seats => {
+                if client.process.stop_only {
+                    Held::Free
+                } else {
+                    Held::Idle
+                }
+            }
             Presence::Competing if client.process.stop_only => {
                 if client.foreground {
                     Held::Free

@@ -24,9 +24,15 @@ impl Lottery {
             .into_iter()
             .map(|client| (client.id, client))
             .collect();
+        self.beyond.clear();
         for planned in planned {
+            if planned.founder.process().is_none() {
+                let reason = "the user-level lottery holds whole processes only".to_owned();
+                self.beyond.push((planned, reason));
+                continue;
+            }
             let same =
-                known.get(&planned.id).is_some_and(|client| client.identity() == planned.process);
+                known.get(&planned.id).is_some_and(|it| planned.founder == it.identity().into());
             let Some(mut client) = same.then(|| known.remove(&planned.id)).flatten() else {
                 self.waiting.push_back(planned);
                 continue;
@@ -91,7 +97,8 @@ impl Lottery {
     }
 
     pub(super) fn open(&mut self, planned: PlannedClient, now: u64) {
-        let PlannedClient { id, process: identity, frozen } = planned;
+        let (id, frozen) = (planned.id, planned.frozen);
+        let identity = planned.founder.process().expect("others were put aside");
         let pid = identity.pid;
         if pid == std::process::id() || Some(pid) == self.guardian.pid() {
             let reason = "it is allotd itself or its guardian".to_owned();
@@ -219,11 +226,10 @@ impl Lottery {
         let client = self.clients.remove(index);
         if let Trouble::Unmanaged(reason) = trouble {
             let planned = PlannedClient {
-                id: client.id,
-                process: client.identity(),
                 frozen: client.presence == Presence::Frozen,
+                ..PlannedClient::of(client.id, client.identity().into())
             };
-            self.drift.push(Drift { process: Some(planned.process), what: reason.clone() });
+            self.drift.push(Drift { process: Some(client.identity()), what: reason.clone() });
             self.unmanaged.insert(planned.id, (planned, reason));
         }
         self.let_go(client);
@@ -244,6 +250,7 @@ impl Lottery {
         self.graph = None;
         self.waiting.clear();
         self.unmanaged.clear();
+        self.beyond.clear();
         let mut any = false;
         for client in std::mem::take(&mut self.clients) {
             any = true;

@@ -70,7 +70,10 @@ impl Funds {
         let mut clients: Vec<PlannedClient> = self
             .ledger
             .clients()
-            .map(|(process, id)| PlannedClient { id, process, frozen: self.frozen.contains(&id) })
+            .map(|(process, id)| PlannedClient {
+                frozen: self.frozen.contains(&id),
+                ..PlannedClient::of(id, process.into())
+            })
             .collect();
         clients.sort_by_key(|client| client.id);
         Plan { generation, graph: valuation::Graph::of(&self.ledger, Resource::Cpu), clients }
