@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the scheduler in the kernel and the enforcer in user space agree on. Both are built from
+ * this file: the enforcer reads these types from the object's BTF.
+ *
+ * The enforcer gives every currency of the graph a *slot*, the same in every plan for as long as
+ * the currency lives. There are two *banks* of the graph: plans are written into the one that is
+ * not in use, whole, and then taken by switch_plan.
+ */
+#ifndef ALLOT_ABI_H
+#define ALLOT_ABI_H
+
+enum abi_limits {
+	SLOTS_MAX = 1 << 16, /* currencies, clients among them; slot 0 is base */
+	EDGES_MAX = 1 << 18, /* edges of a bank: every node's backing and every client's recipe */
+	LOCALS_MAX = 64,     /* values that one recipe may keep; the last is its result */
+	STEPS_MAX = 256,     /* edges of one recipe */
+	CPUS_MAX = 1024,
+	DOMAINS_MAX = 64, /* last-level caches */
+	PAYERS_MAX = 4,	  /* clients that lend to one thread at a time */
+};
+
+/* Base's own value (valuation::WHOLE), and the hard tickets of a currency (ledger::HARD_TOTAL). */
+#define WHOLE (1ULL << 48)
+#define HARD_TOTAL 1000ULL
+
+/* What a client is charged is counted in virtual nanoseconds: used · WHOLE / value. A value below
+ * this is charged as this, so that no product overflows. */
+#define VALUE_MIN (1ULL << 24)
+#define INVERSE_SHIFT 15 /* inverse = 2^63 / value; WHOLE's is 1 << 15 */
+
+enum policy_name {
+	POLICY_LOTTERY = 0,
+	POLICY_STRIDE = 1,
+	POLICY_MTR_LS = 2,
+};
+
+enum ticket_kind {
+	TICKET_SOFT = 0,
+	TICKET_HARD = 1,
+	TICKET_TRANSFER = 2, /* all of its issuer's value */
+};
+
+enum client_flags {
+	CLIENT_LIVE = 1 << 0,	/* the slot is a client of this plan */
+	CLIENT_GUEST = 1 << 1,	/* runs only when no host wants the CPU (paper 4) */
+	CLIENT_FROZEN = 1 << 2, /* has no tickets: waits */
+	CLIENT_LENT = 1 << 3,	/* has lent its tickets: runs only when nothing else waits */
+};
+
+/* A ticket of a positive amount: in a node's backing it leads to the issuer; in a client's recipe
+ * it adds part of the issuer's value, local number `from`, to local number `to`. */
+struct edge {
+	__u64 amount;
+	__u32 issuer; /* slot */
+	__u8 kind;
+	__u8 from;
+	__u8 to;
+	__u8 first; /* the first that adds to `to`: it sets, the others add */
+};
+
+/* A currency in one bank. The last four are the kernel's. */
+struct node {
+	__u64 issued_hard;
+	__u32 first_edge; /* its backing */
+	__u32 edges;
+	__u32 first_step; /* a client's recipe: issuers before holders, result in LOCALS_MAX - 1 */
+	__u32 steps;
+	__u32 flags; /* enum client_flags */
+	__u32 active; /* a client: its tickets are counted in its issuers */
+	__u64 active_soft; /* of what it has issued */
+	__u64 active_hard;
+	__u64 active_tickets;
+};
+
+/* A client, whatever plan is followed. The enforcer writes id and birth before the slot is used,
+ * and, once, pass of a new client; the rest is the kernel's. */
+struct client {
+	__u64 id;    /* its currency; also picks its random numbers */
+	__u64 pass;  /* virtual time up to which it has been charged */
+	__u64 draws; /* random numbers drawn */
+	__u64 left_ns;	/* mtr-ls: what is left of its quota */
+	__u64 position; /* mtr-ls: its place in the list; 0 before its first */
+
+	__u64 stamp; /* the activity for which `value` is right */
+	__u64 value;
+	__u64 inverse;
+
+	__u64 used_ns;	      /* CPU time of its members */
+	__u64 transferred_ns; /* of that used by others at its cost, by transfers */
+	__u64 wins;	      /* times that a member was chosen */
+	__u64 wakes;	      /* times that a member became runnable */
+	__u64 preemptions;    /* times that a wake-up of a member preempted somebody */
+	__u64 left_at_ns;     /* when its last runnable member went to sleep */
+	__u64 wait_max_ns;    /* the longest wait of a runnable member, in real time */
+
+	__u32 runnable; /* members that are runnable, or have lent */
+	__u32 birth;	/* tells a slot's clients apart */
+	__u32 lingers;	/* has left, and is active until it has been paid for */
+	__u32 pad;
+};
+
+/* A member by number: a process (tgid) or a thread (tid). */
+struct member {
+	__u64 start_ticks; /* its start time in ticks of 10 ms since boot, as in /proc/PID/stat */
+	__u32 slot;
+	__u32 pad;
+};
+
+/* A domain of CPUs that share a last-level cache, and one queue. */
+struct domain {
+	__u64 now; /* virtual time: the greatest start tag that was served */
+	__u64 pad[7];
+};
+
+/* Globals that the enforcer reads or writes while the scheduler runs. */
+struct control {
+	__u32 bank;	/* in use */
+	__u32 policy;	/* enum policy_name */
+	__u32 kernel_slot; /* whose members are the kernel's threads */
+	__u32 rest_slot;   /* whose members are all that nobody else's are */
+	__u32 epoch;	/* grows when members change */
+	__u32 has_cgroups; /* some members are cgroups */
+	__u32 traced;	/* events go to the ring buffer */
+	__u32 pad;
+	__u64 generation; /* of the plan in use */
+	__u64 quantum_ns;
+	__u64 round_ns;	/* mtr-ls: T */
+};
+
+/* Counters of the whole scheduler. */
+struct totals {
+	__u64 draws;	/* choices of who runs next */
+	__u64 kept;	/* of those: who ran goes on */
+	__u64 rescued;	/* guests and frozen clients run to calm the watchdog */
+	__u64 transfers; /* loans by waiting for a lock */
+	__u64 revalued; /* values computed */
+	__u64 crowded;	/* clients that could not linger */
+	__u64 dropped;	/* events that found the ring buffer full */
+	__u64 steals;	/* threads taken from another domain */
+};
+
+enum event_type {
+	EVENT_JOIN = 0,	  /* a client's first member became runnable: key is its pass */
+	EVENT_QUEUE = 1,  /* a thread was queued with a key */
+	EVENT_WIN = 2,	  /* a thread was chosen */
+	EVENT_CHARGE = 3, /* a client was charged: key is its pass afterwards */
+	EVENT_LEAVE = 4,  /* a client's last member went to sleep */
+};
+
+/* One line of the trace (paper 3, table 4). */
+struct event {
+	__u64 at_ns;
+	__u64 key;
+	__u64 value;  /* of the client, in parts of WHOLE */
+	__u64 used_ns;
+	__u64 drawn; /* lottery: the random number, in 2^-16 (65536: as much as its tickets say) */
+	__u64 now;   /* the domain's virtual time */
+	__u32 slot;
+	__u32 tid;
+	__u16 cpu;
+	__u16 type;
+	__u32 seq; /* low half of a count of all events of this CPU */
+};
+
+/* Arguments of the programs that user space calls. */
+struct switch_args {
+	__u64 generation;
+	__u32 bank;
+	__u32 kernel_slot;
+	__u32 rest_slot;
+	__u32 has_cgroups;
+	__u32 slots; /* slots in use: all are below */
+	__u32 pad;
+};
+struct thread_args {
+	__s32 tid;
+	__u32 slot; /* answer: whose member it is now */
+	__u64 start_ticks; /* answer */
+};
+struct value_args {
+	__u32 slot;
+	__u32 active; /* 0, 1: make it so first; 2: leave it */
+	__u64 value;  /* answer */
+};
+struct policy_args {
+	__u32 operation; /* 0 join, 1 key, 2 charge, 3 slice, 4 settled */
+	__u32 slot;
+	__u64 argument; /* join: virtual time; key: members before it; charge: ns; settled: now */
+	__u64 value;	/* of the client */
+	__u64 now;
+	__u64 answer;
+};
+
+#endif

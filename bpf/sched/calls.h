@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What user space calls (BPF_PROG_TEST_RUN). */
+#ifndef ALLOT_CALLS_H
+#define ALLOT_CALLS_H
+
+/* Make a client's tickets active or not, as it should be. */
+static __noinline int set_right(u32 slot)
+{
+	struct client *client = client_at(slot);
+	struct node *node = node_at(control.bank, slot);
+	bool should = (client->runnable || client->lingers) && (node->flags & CLIENT_LIVE) &&
+		      competes(slot);
+
+	if (client->lingers && !client->runnable &&
+	    policy_settled(client, domains[0].now, bpf_ktime_get_ns()))
+		should = false;
+	set_active(slot, should, 1);
+	return 0;
+}
+
+static u32 slots_in_use SEC(".data");
+
+/* Healing: after a plan was taken, and now and then, what raced with it is put right. */
+SEC("syscall")
+int reconcile(void *context)
+{
+	u32 slot;
+
+	bpf_for(slot, 1, SLOTS_MAX) {
+		if (slot >= slots_in_use)
+			break;
+		set_right(slot);
+	}
+	return 0;
+}
+
+/* Follow the plan in the other bank: first activate there who is active, then use it. */
+SEC("syscall")
+int switch_plan(struct switch_args *args)
+{
+	u32 slot, bank = args->bank & 1, slots = args->slots;
+
+	bpf_for(slot, 1, SLOTS_MAX) {
+		struct node *node;
+
+		if (slot >= slots)
+			break;
+		node = node_at(bank, slot);
+		if (!(node->flags & CLIENT_LIVE) ||
+		    (node->flags & (CLIENT_GUEST | CLIENT_FROZEN | CLIENT_LENT)))
+			continue;
+		if (!client_at(slot)->runnable && !client_at(slot)->lingers)
+			continue;
+		node->active = 1;
+		climb(slot, bank, true, 1);
+	}
+	slots_in_use = slots;
+	control.kernel_slot = args->kernel_slot;
+	control.rest_slot = args->rest_slot;
+	control.has_cgroups = args->has_cgroups;
+	control.bank = bank;
+	control.generation = args->generation;
+	__sync_fetch_and_add(&control.epoch, 1);
+	__sync_fetch_and_add(&activity, 1);
+	return 0;
+}
+
+/* A thread changed its client: at once, if it runs. */
+SEC("syscall")
+int retag(struct thread_args *args)
+{
+	struct task_struct *p = bpf_task_from_pid(args->tid);
+	struct thread *thread;
+
+	if (!p)
+		return -ESRCH;
+	thread = thread_of(p);
+	if (thread) {
+		args->start_ticks = p->start_boottime / NS_PER_START_TICK;
+		args->slot = look_up(p, thread);
+		thread->epoch = control.epoch - 1;
+		if (scx_bpf_task_running(p))
+			scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
+	}
+	bpf_task_release(p);
+	return 0;
+}
+
+/* For tests: the value of one client, after its activity was set. */
+SEC("syscall")
+int probe_value(struct value_args *args)
+{
+	if (args->active < 2)
+		set_active(args->slot, args->active, 1);
+	args->value = compute_value(args->slot, control.bank, 1);
+	return 0;
+}
+
+/* For tests: one step of a policy. */
+SEC("syscall")
+int probe_policy(struct policy_args *args)
+{
+	struct client *client = client_at(args->slot);
+	u64 value = args->value < VALUE_MIN ? VALUE_MIN : args->value;
+
+	client->value = args->value;
+	client->inverse = (1ULL << 63) / value;
+	switch (args->operation) {
+	case 0:
+		policy_join(client, args->now);
+		args->answer = control.policy == POLICY_MTR_LS ? client->position : client->pass;
+		break;
+	case 1:
+		args->answer = policy_key(client, args->argument, args->now);
+		break;
+	case 2: {
+		u64 drawn = control.policy == POLICY_LOTTERY ? lottery_draw(client) : 0;
+
+		policy_charge(client, args->argument, drawn);
+		args->answer = control.policy == POLICY_MTR_LS ? client->left_ns : client->pass;
+		break;
+	}
+	case 3:
+		args->answer = control.policy == POLICY_MTR_LS ?
+				       mtr_ls_slice(client, args->argument) :
+				       args->argument;
+		break;
+	default:
+		args->answer = policy_settled(client, args->now, args->argument);
+	}
+	return 0;
+}
+
+#endif

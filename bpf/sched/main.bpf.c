@@ -1,0 +1,922 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * allot's CPU scheduler: every thread of the machine runs by the tickets of its client.
+ *
+ * 1. Whose? Each thread is a member of one client (members.h), kernel threads too: they are
+ *    funded like anyone and have no privilege.
+ * 2. How much? A client's value comes from the currency graph (currency.h), anew whenever
+ *    somebody becomes active or inactive.
+ * 3. Who next? Threads wait in queues in order of a key that the policy gives (policy.h): one
+ *    queue for each domain of CPUs that share a last-level cache, one for each CPU for threads
+ *    that may not run everywhere. A CPU that chooses compares the thread that ran, the head of
+ *    its domain's queue and the head of its own; the least key runs for a slice. There is no
+ *    other lock than these queues'. Every ANCHOR choices a CPU also looks at another domain and
+ *    takes the head there if it is more than DOMAIN_LAG behind.
+ * 4. When is it paid? A thread that is due runs at once when it wakes, and what it used moves its
+ *    client's key on. If it sleeps before its share has paid for that, the client *lingers*: its
+ *    tickets stay active until virtual time has reached its key. So who pays for the burst are
+ *    the client's own siblings, whose currency would otherwise give them that share, and not
+ *    everybody (theorem 2: isolation).
+ * 5. Wake-ups preempt: where the woken thread's key is less than what a running thread has
+ *    reached, that CPU chooses again at once.
+ * 6. Nobody starves: a key is never more than the *horizon* ahead of virtual time. So a funded
+ *    thread waits at most until the service between has been given: horizon + n · slice / CPUs
+ *    for n threads. Slices shrink when many wait.
+ * 7. Guests (paper 4) wait in a queue of their own, which is served only when the others are
+ *    empty; a host that wakes preempts a guest. So do clients that have lent their tickets.
+ *    Frozen ones are not served at all. Only so that the kernel's watchdog does not take the
+ *    machine from everybody, who waited there for guest_grace_ns gets a shortest slice.
+ * 8. Who waits for a lock lends its tickets to the holder (transfer.h).
+ *
+ * Nothing here is the truth: plans come whole from user space, with a generation, and when this
+ * scheduler ends, by whatever cause, the kernel's own takes over.
+ */
+#include "kernel.h"
+#include "../abi.h"
+
+char _license[] SEC("license") = "GPL";
+
+/* Set before loading. */
+const volatile u32 nr_cpus = 1; /* online */
+const volatile u32 nr_domains = 1;
+const volatile u8 cpu_domain[CPUS_MAX];
+const volatile u64 seed;
+const volatile u64 horizon_ns = 2000000000ULL;
+const volatile u64 guest_grace_ns = 10000000000ULL;
+const volatile bool transfers = true;
+
+#define ANCHOR 8
+#define DOMAIN_LAG_QUANTA 2
+#define HURRIED_MAX 8
+#define LINGERING_MAX 64
+/* A woken thread must be this much ahead of a running one, in ns of that one, to preempt it. */
+#define PREEMPT_MIN_NS 20000ULL
+/* How many running threads a wake-up compares itself to. */
+#define PREEMPT_LOOKS 16
+/* More than this many waiting on a CPU, and slices shrink. */
+#define CROWD 8
+
+#define DOMAIN_QUEUE(domain) (0x10000ULL + (domain))
+#define CPU_QUEUE(cpu) (0x20000ULL + (cpu))
+#define IDLE_QUEUE 0x30000ULL /* guests and lenders */
+#define FROZEN_QUEUE 0x30001ULL
+
+struct control control SEC(".data") = { .quantum_ns = 4000000, .round_ns = 100000000 };
+struct totals totals SEC(".data");
+
+/* What a CPU runs. Read by others without a lock: a guess. */
+struct cpu_state {
+	u64 key;
+	u64 inverse;
+	u64 since_ns;
+	u64 shift; /* added to keys of this CPU's own queue when they are compared with others */
+	u32 busy;
+	u32 guest;
+	u32 choices;
+	u32 events;
+	u32 lingering_put;
+	u32 lingering_look;
+	u32 lingering[LINGERING_MAX]; /* slots of clients that linger, 0 for none */
+} __attribute__((aligned(64)));
+
+struct domain_state {
+	u64 now;   /* virtual time: the greatest key that was served */
+	u32 queued; /* about how many wait in this domain */
+	u32 hurried_put;
+	u32 hurried_look;
+	u32 hurried[HURRIED_MAX]; /* threads that were lent to while they waited */
+} __attribute__((aligned(64)));
+
+struct cpu_state cpus[CPUS_MAX] SEC(".bss.cpus");
+struct domain_state domains[DOMAINS_MAX] SEC(".bss.domains");
+/* Somebody waits in the idle or the frozen queue. */
+u32 idlers SEC(".data");
+
+/* Why the scheduler ended. */
+u32 exit_kind SEC(".data");
+s64 exit_code SEC(".data");
+char exit_reason[128] SEC(".data");
+char exit_message[1024] SEC(".data");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 22);
+} events SEC(".maps");
+
+#include "policy.h"
+#include "currency.h"
+#include "lottery.h"
+#include "stride.h"
+#include "mtr_ls.h"
+#include "members.h"
+
+static __always_inline struct cpu_state *cpu_at(s32 cpu)
+{
+	return &cpus[cpu & (CPUS_MAX - 1)];
+}
+
+static __always_inline struct domain_state *domain_of(s32 cpu)
+{
+	return &domains[cpu_domain[cpu & (CPUS_MAX - 1)] & (DOMAINS_MAX - 1)];
+}
+
+static __always_inline u64 domain_queue(s32 cpu)
+{
+	return DOMAIN_QUEUE(cpu_domain[cpu & (CPUS_MAX - 1)]);
+}
+
+#include "transfer.h"
+
+static __noinline int report(u32 type, u32 slot, u64 key, struct thread *thread)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	struct client *client = client_at(slot);
+	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+
+	if (!event) {
+		__sync_fetch_and_add(&totals.dropped, 1);
+		return 0;
+	}
+	event->at_ns = now_ns();
+	event->key = key;
+	event->value = client->value;
+	event->used_ns = client->used_ns;
+	event->drawn = thread ? thread->drawn : 0;
+	event->now = domain_of(cpu)->now;
+	event->slot = slot;
+	event->tid = 0;
+	event->cpu = cpu;
+	event->type = type;
+	event->seq = cpu_at(cpu)->events++;
+	bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+static __always_inline void traced(u32 type, u32 slot, u64 key, struct thread *thread)
+{
+	if (unlikely(control.traced))
+		report(type, slot, key, thread);
+}
+
+/* The policies. */
+
+static __always_inline void policy_join(struct client *client, u64 now)
+{
+	if (control.policy == POLICY_MTR_LS)
+		mtr_ls_join(client);
+	else
+		stride_join(client, now);
+}
+
+static __always_inline u64 policy_key(struct client *client, u64 ahead, u64 now)
+{
+	switch (control.policy) {
+	case POLICY_MTR_LS:
+		return client->position;
+	case POLICY_STRIDE:
+		return stride_key(client, ahead, now, STRIDE_LAG_QUANTA);
+	default:
+		return stride_key(client, ahead, now, LOTTERY_LAG_QUANTA);
+	}
+}
+
+static __always_inline void policy_charge(struct client *client, u64 used_ns, u64 drawn)
+{
+	switch (control.policy) {
+	case POLICY_MTR_LS:
+		return mtr_ls_charge(client, used_ns);
+	case POLICY_STRIDE:
+		return stride_charge(client, used_ns);
+	default:
+		return lottery_charge(client, used_ns, drawn);
+	}
+}
+
+static __always_inline bool policy_settled(struct client *client, u64 now, u64 at_ns)
+{
+	if (control.policy == POLICY_MTR_LS)
+		return mtr_ls_settled(client, at_ns);
+	return stride_settled(client, now);
+}
+
+static __always_inline u64 slice_of(struct client *client, struct domain_state *domain)
+{
+	u64 slice = control.quantum_ns;
+	u32 crowd = domain->queued / (nr_cpus ? nr_cpus : 1);
+
+	if (crowd > CROWD) {
+		slice = slice * CROWD / crowd;
+		if (slice < SLICE_MIN_NS)
+			slice = SLICE_MIN_NS;
+	}
+	if (control.policy == POLICY_MTR_LS)
+		slice = mtr_ls_slice(client, slice);
+	return slice;
+}
+
+/* Clients. */
+
+static __always_inline bool competes(u32 slot)
+{
+	return !(node_at(control.bank, slot)->flags &
+		 (CLIENT_GUEST | CLIENT_FROZEN | CLIENT_LENT));
+}
+
+static __always_inline void member_runnable(u32 slot, struct domain_state *domain)
+{
+	struct client *client = client_at(slot);
+
+	__sync_fetch_and_add(&client->wakes, 1);
+	if (__sync_fetch_and_add(&client->runnable, 1))
+		return;
+	if (competes(slot))
+		set_active(slot, true, 0);
+	revalue(client, slot);
+	policy_join(client, domain->now);
+	traced(EVENT_JOIN, slot, client->pass, NULL);
+}
+
+/* A client that left has been paid for: its tickets leave too. */
+static __always_inline void deactivate(u32 slot)
+{
+	set_active(slot, false, 0);
+	/* A member may have become runnable in between. */
+	if (client_at(slot)->runnable && competes(slot))
+		set_active(slot, true, 0);
+}
+
+static __always_inline void member_left(u32 slot, struct domain_state *domain)
+{
+	struct client *client = client_at(slot);
+	struct cpu_state *cpu;
+	u32 *place;
+
+	if (__sync_fetch_and_sub(&client->runnable, 1) != 1)
+		return;
+	client->left_at_ns = now_ns();
+	traced(EVENT_LEAVE, slot, client->pass, NULL);
+	if (!node_at(control.bank, slot)->active)
+		return;
+	if (policy_settled(client, domain->now, client->left_at_ns))
+		return deactivate(slot);
+	if (__sync_val_compare_and_swap(&client->lingers, 0, 1))
+		return;
+	cpu = cpu_at(bpf_get_smp_processor_id());
+	place = &cpu->lingering[cpu->lingering_put++ & (LINGERING_MAX - 1)];
+	if (*place) {
+		client->lingers = 0;
+		totals.crowded++;
+		return deactivate(slot);
+	}
+	*place = slot;
+}
+
+/* Look at one client that lingers here. */
+static __always_inline void look_at_lingering(struct cpu_state *cpu, struct domain_state *domain)
+{
+	u32 *place = &cpu->lingering[cpu->lingering_look++ & (LINGERING_MAX - 1)];
+	struct client *client;
+	u32 slot = *place;
+
+	if (!slot)
+		return;
+	client = client_at(slot);
+	if (client->runnable) {
+		*place = 0;
+		client->lingers = 0;
+		return;
+	}
+	if (!policy_settled(client, domain->now, cpu->since_ns))
+		return;
+	*place = 0;
+	client->lingers = 0;
+	deactivate(slot);
+}
+
+/* Threads. */
+
+/* Count a thread as runnable for the client that it belongs to now. */
+static __always_inline void count_in(struct task_struct *p, struct thread *thread,
+				     struct domain_state *domain)
+{
+	u32 slot = current_slot(p, thread);
+
+	if (thread->counted) {
+		if (slot == thread->slot)
+			return;
+		member_left(thread->slot, domain);
+	}
+	thread->slot = slot;
+	thread->counted = 1;
+	member_runnable(slot, domain);
+}
+
+/* At whose cost the thread runs next (transfer.h, rule 3): answers the least key. */
+static __noinline u64 choose_payer(struct thread *thread, u64 key, u64 now)
+{
+	int i;
+
+	if (!thread)
+		return key;
+#pragma unroll
+	for (i = 0; i < PAYERS_MAX; i++) {
+		u32 payer = thread->payers[i];
+		struct client *client;
+		u64 other;
+
+		if (!payer)
+			continue;
+		client = client_at(payer - 1);
+		revalue(client, payer - 1);
+		other = policy_key(client, 0, now);
+		if (before(other, key)) {
+			key = other;
+			thread->paying = payer - 1;
+		}
+	}
+	return key;
+}
+
+/* The thread's key for its next quantum. */
+static __always_inline u64 next_key(struct thread *thread, struct domain_state *domain)
+{
+	struct client *client = client_at(thread->slot);
+	u64 now = domain->now;
+	u32 members = client->runnable;
+	u64 key, latest;
+
+	revalue(client, thread->slot);
+	thread->paying = thread->slot;
+	key = policy_key(client, members > 1 ? members - 1 : 0, now);
+	if (unlikely(thread->payers[0] | thread->payers[1] | thread->payers[2] |
+		     thread->payers[3]))
+		key = choose_payer(thread, key, now);
+	if (control.policy != POLICY_MTR_LS) {
+		latest = now + horizon_ns * nr_cpus;
+		if (before(latest, client->pass))
+			client->pass = latest;
+		if (before(latest, key))
+			key = latest;
+		if (control.policy == POLICY_LOTTERY)
+			thread->drawn = lottery_draw(client_at(thread->paying));
+	}
+	return key;
+}
+
+static __always_inline void charge(struct task_struct *p, struct thread *thread)
+{
+	u64 counted_ns = p->se.sum_exec_runtime;
+	u64 used_ns = counted_ns - thread->counted_ns;
+	struct client *client = client_at(thread->slot);
+
+	thread->counted_ns = counted_ns;
+	if (!used_ns)
+		return;
+	__sync_fetch_and_add(&client->used_ns, used_ns);
+	if (unlikely(thread->paying != thread->slot)) {
+		client = client_at(thread->paying);
+		__sync_fetch_and_add(&client->transferred_ns, used_ns);
+	}
+	revalue(client, thread->paying);
+	policy_charge(client, used_ns, thread->drawn);
+	traced(EVENT_CHARGE, thread->paying, client->pass, thread);
+}
+
+/* The thread runs with this key from now on. */
+static __always_inline void chosen(struct thread *thread, struct cpu_state *cpu,
+				   struct domain_state *domain, u64 at_ns)
+{
+	struct client *client = client_at(thread->slot);
+
+	cpu->key = thread->key;
+	cpu->inverse = client_at(thread->paying)->inverse;
+	cpu->since_ns = at_ns;
+	cpu->guest = !competes(thread->slot);
+	cpu->busy = 1;
+	if (!cpu->guest && before(domain->now, thread->key))
+		domain->now = thread->key;
+	client->wins++;
+	traced(EVENT_WIN, thread->slot, thread->key, thread);
+}
+
+s32 BPF_STRUCT_OPS(allot_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	bool idle = false;
+	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
+
+	/* Nobody waits for an idle CPU: no queue is needed. */
+	if (idle)
+		insert(p, SCX_DSQ_LOCAL, control.quantum_ns, 0);
+	return cpu;
+}
+
+void BPF_STRUCT_OPS(allot_runnable, struct task_struct *p, u64 enq_flags)
+{
+	struct domain_state *domain = domain_of(scx_bpf_task_cpu(p));
+	struct thread *thread = thread_of(p);
+
+	if (!thread)
+		return;
+	if (unlikely(thread->lent_to))
+		take_back(thread);
+	count_in(p, thread, domain);
+	thread->key = next_key(thread, domain);
+	thread->ready = 1;
+}
+
+/* Let a CPU that runs a guest, or somebody who is further on, choose again. */
+static __always_inline void preempt(struct client *client, u64 key, s32 target, bool anywhere)
+{
+	u32 domain = cpu_domain[target & (CPUS_MAX - 1)];
+	u64 most = 0, at_ns = now_ns();
+	s32 victim = -1;
+	u32 look, looks = anywhere ? nr_cpus : 1;
+
+	if (looks > PREEMPT_LOOKS)
+		looks = PREEMPT_LOOKS;
+	bpf_for(look, 0, looks) {
+		s32 number = target + look;
+		struct cpu_state *cpu;
+		u64 ahead, ran_ns;
+
+		if ((u32)number >= nr_cpus)
+			number -= nr_cpus;
+		if (cpu_domain[number & (CPUS_MAX - 1)] != domain)
+			continue;
+		cpu = cpu_at(number);
+		if (!cpu->busy)
+			continue;
+		if (cpu->guest) {
+			victim = number;
+			break;
+		}
+		ran_ns = at_ns - cpu->since_ns;
+		if (ran_ns > 1ULL << 30)
+			ran_ns = 1ULL << 30;
+		if (control.policy == POLICY_MTR_LS) {
+			ahead = before(key, cpu->key) ? cpu->key - key : 0;
+		} else {
+			u64 reached = cpu->key + virtual_ns(ran_ns, cpu->inverse);
+			u64 margin = virtual_ns(PREEMPT_MIN_NS, cpu->inverse);
+
+			ahead = before(key + margin, reached) ? reached - key : 0;
+		}
+		if (ahead > most) {
+			most = ahead;
+			victim = number;
+		}
+	}
+	if (victim < 0)
+		return;
+	client->preemptions++;
+	scx_bpf_kick_cpu(victim, SCX_KICK_PREEMPT);
+}
+
+/* The CPU in whose own queue a thread waits that may not run everywhere: the emptiest. */
+static __always_inline s32 allowed_cpu(struct task_struct *p)
+{
+	s32 best = scx_bpf_task_cpu(p), least, look;
+
+	if (p->nr_cpus_allowed == 1)
+		return best;
+	least = bpf_cpumask_test_cpu(best, p->cpus_ptr) ? scx_bpf_dsq_nr_queued(CPU_QUEUE(best)) :
+							  1 << 30;
+	bpf_for(look, 0, PREEMPT_LOOKS) {
+		s32 cpu = best + look, queued;
+
+		if (!least)
+			break;
+		if ((u32)cpu >= nr_cpus)
+			cpu -= nr_cpus;
+		if (cpu < 0 || (u32)cpu >= nr_cpus || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+			continue;
+		queued = scx_bpf_dsq_nr_queued(CPU_QUEUE(cpu));
+		if (queued >= 0 && queued < least) {
+			least = queued;
+			best = cpu;
+		}
+	}
+	return best;
+}
+
+void BPF_STRUCT_OPS(allot_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	s32 target = scx_bpf_task_cpu(p), idle;
+	struct domain_state *domain = domain_of(target);
+	struct thread *thread = thread_of(p);
+	struct client *client;
+	bool everywhere;
+	u32 flags;
+
+	if (unlikely(!thread)) {
+		insert(p, SCX_DSQ_LOCAL, control.quantum_ns, enq_flags);
+		return;
+	}
+	/* A wake-up's key was computed when it became runnable, that of who ran when it lost. */
+	if (!thread->ready) {
+		count_in(p, thread, domain);
+		thread->key = next_key(thread, domain);
+	}
+	thread->ready = 0;
+	client = client_at(thread->slot);
+	thread->queued_at_ns = now_ns();
+	flags = node_at(control.bank, thread->slot)->flags;
+	if (unlikely(flags & (CLIENT_GUEST | CLIENT_FROZEN | CLIENT_LENT)) &&
+	    thread->paying == thread->slot) {
+		idlers = 1;
+		insert_ordered(p, flags & CLIENT_FROZEN ? FROZEN_QUEUE : IDLE_QUEUE, SLICE_MIN_NS,
+			       thread->queued_at_ns, enq_flags);
+		return;
+	}
+	everywhere = p->nr_cpus_allowed >= nr_cpus;
+	__sync_fetch_and_add(&domain->queued, 1);
+	traced(EVENT_QUEUE, thread->slot, thread->key, thread);
+	if (everywhere) {
+		insert_ordered(p, domain_queue(target), slice_of(client, domain), thread->key,
+			       enq_flags);
+		/* A wake-up has looked for an idle CPU; what was preempted has not. */
+		if (!(enq_flags & SCX_ENQ_WAKEUP)) {
+			idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+			if (idle >= 0)
+				scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
+			return;
+		}
+	} else {
+		struct cpu_state *cpu;
+
+		target = allowed_cpu(p);
+		cpu = cpu_at(target);
+		/* A queue that was idle begins anew (rule 3 of dispatch). */
+		if (cpu->shift && !scx_bpf_dsq_nr_queued(CPU_QUEUE(target)))
+			cpu->shift = 0;
+		insert_ordered(p, CPU_QUEUE(target), slice_of(client, domain), thread->key,
+			       enq_flags);
+		if (scx_bpf_test_and_clear_cpu_idle(target)) {
+			scx_bpf_kick_cpu(target, SCX_KICK_IDLE);
+			return;
+		}
+		if (!(enq_flags & SCX_ENQ_WAKEUP) && !cpu_at(target)->guest)
+			return;
+	}
+	preempt(client, thread->key, target, everywhere);
+}
+
+/* The key at the head of a queue. */
+static __always_inline bool head_of(u64 queue, u64 *key)
+{
+	struct task_struct *p;
+
+	if (bpf_ksym_exists(scx_bpf_dsq_peek)) {
+		p = scx_bpf_dsq_peek(queue);
+		if (!p)
+			return false;
+		*key = p->scx.dsq_vtime;
+		return true;
+	} else {
+		struct bpf_iter_scx_dsq it;
+		bool found = false;
+
+		if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
+			p = bpf_iter_scx_dsq_next(&it);
+			if (p) {
+				*key = p->scx.dsq_vtime;
+				found = true;
+			}
+		}
+		bpf_iter_scx_dsq_destroy(&it);
+		return found;
+	}
+}
+
+/* A thread that was lent to while it waited runs now. */
+static __noinline bool serve_hurried(s32 cpu)
+{
+	struct domain_state *domain = domain_of(cpu);
+	u32 place = domain->hurried_look;
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	bool moved = false;
+	u64 queue = domain_queue(cpu);
+	u32 tid;
+	int round;
+
+	if (place == domain->hurried_put ||
+	    __sync_val_compare_and_swap(&domain->hurried_look, place, place + 1) != place)
+		return false;
+	tid = domain->hurried[place & (HURRIED_MAX - 1)];
+	for (round = 0; round < 2 && !moved; round++) {
+		u32 looks;
+
+		if (round)
+			queue = CPU_QUEUE(cpu);
+		if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
+			bpf_for(looks, 0, 1 << 16) {
+				p = bpf_iter_scx_dsq_next(&it);
+				if (!p)
+					break;
+				if (p->pid == (s32)tid) {
+					moved = move_from(&it, p, SCX_DSQ_LOCAL);
+					break;
+				}
+			}
+		}
+		bpf_iter_scx_dsq_destroy(&it);
+	}
+	return moved;
+}
+
+/* Guests and frozen threads that waited too long for the watchdog run for a moment. */
+static __noinline bool calm_watchdog(u64 at_ns)
+{
+	u64 queue = IDLE_QUEUE, since_ns;
+	bool some = false;
+	int round;
+
+	for (round = 0; round < 2; round++) {
+		if (round)
+			queue = FROZEN_QUEUE;
+		if (!head_of(queue, &since_ns))
+			continue;
+		some = true;
+		if (at_ns - since_ns > guest_grace_ns && before(since_ns, at_ns) &&
+		    move_to_local(queue)) {
+			__sync_fetch_and_add(&totals.rescued, 1);
+			return true;
+		}
+	}
+	if (!some)
+		idlers = 0;
+	return false;
+}
+
+/* Take the head of another domain's queue; where `key` is given, only if it is far behind it. */
+static __noinline bool steal(s32 cpu, bool compare, u64 key)
+{
+	u32 own = cpu_domain[cpu & (CPUS_MAX - 1)];
+	u32 look, turn = cpu_at(cpu)->choices;
+	u64 lag = control.quantum_ns * nr_cpus * DOMAIN_LAG_QUANTA;
+
+	bpf_for(look, 0, nr_domains) {
+		u32 other = (own + 1 + (compare ? turn % nr_domains : look)) % nr_domains;
+		u64 head;
+
+		if (other == own)
+			continue;
+		if (compare && (!head_of(DOMAIN_QUEUE(other), &head) || !before(head + lag, key)))
+			return false;
+		if (move_to_local(DOMAIN_QUEUE(other))) {
+			__sync_fetch_and_add(&totals.steals, 1);
+			return true;
+		}
+		if (compare)
+			return false;
+	}
+	return false;
+}
+
+/* Nothing waits here: take what may run here from the queues of other CPUs. */
+static __noinline bool help_others(s32 cpu)
+{
+	u32 look;
+
+	bpf_for(look, 1, PREEMPT_LOOKS) {
+		s32 other = cpu + look;
+
+		if (look >= nr_cpus)
+			break;
+		if ((u32)other >= nr_cpus)
+			other -= nr_cpus;
+		if (scx_bpf_dsq_nr_queued(CPU_QUEUE(other)) > 0 && move_to_local(CPU_QUEUE(other)))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Rule 3. Keys of a CPU's own queue are compared with others' after `shift` was added: threads
+ * that may run on one CPU only and are due more than that CPU fall behind for ever; instead of
+ * holding each of them (they would lose their ratios), their whole queue is moved on.
+ */
+void BPF_STRUCT_OPS(allot_dispatch, s32 number, struct task_struct *prev)
+{
+	struct domain_state *domain = domain_of(number);
+	struct cpu_state *cpu = cpu_at(number);
+	struct thread *thread = NULL;
+	u64 shared = 0, own = 0, key = 0, lag, at_ns;
+	bool has_shared, has_own, runs = false;
+
+	totals.draws++;
+	cpu->choices++;
+	look_at_lingering(cpu, domain);
+	look_at_lingering(cpu, domain);
+	if (unlikely(idlers) && calm_watchdog(now_ns()))
+		return;
+	if (unlikely(domain->hurried_look != domain->hurried_put) && serve_hurried(number))
+		return;
+
+	has_shared = head_of(domain_queue(number), &shared);
+	has_own = head_of(CPU_QUEUE(number), &own);
+	if (has_own) {
+		lag = horizon_ns / 4;
+		own += cpu->shift;
+		if (before(own + lag, domain->now)) {
+			cpu->shift += domain->now - lag - own;
+			own = domain->now - lag;
+		}
+	}
+	if (prev && (prev->scx.flags & SCX_TASK_QUEUED)) {
+		thread = thread_of(prev);
+		if (thread) {
+			charge(prev, thread);
+			count_in(prev, thread, domain);
+			key = next_key(thread, domain);
+			thread->key = key;
+			thread->ready = 1;
+			runs = competes(thread->slot) || thread->paying != thread->slot;
+			/* Its keys belong to this CPU's queue. */
+			if (runs && prev->nr_cpus_allowed < nr_cpus)
+				key += cpu->shift;
+		}
+	}
+	if (runs && (!has_shared || before(key, shared)) && (!has_own || before(key, own))) {
+		if (nr_domains > 1 && !(cpu->choices % ANCHOR) && steal(number, true, key))
+			return;
+		goto keep;
+	}
+	if (nr_domains > 1 && has_shared && !(cpu->choices % ANCHOR) &&
+	    steal(number, true, shared))
+		return;
+	if (has_own && (!has_shared || before(own, shared))) {
+		if (move_to_local(CPU_QUEUE(number)))
+			return;
+	}
+	if (has_shared && move_to_local(domain_queue(number)))
+		return;
+	if (has_own && move_to_local(CPU_QUEUE(number)))
+		return;
+	if (runs)
+		goto keep;
+	if (nr_domains > 1 && steal(number, false, 0))
+		return;
+	if (help_others(number))
+		return;
+	if (idlers && move_to_local(IDLE_QUEUE))
+		return;
+	cpu->busy = 0;
+	if (!thread || (node_at(control.bank, thread->slot)->flags & CLIENT_FROZEN))
+		return;
+keep:
+	/* Who ran goes on. */
+	at_ns = now_ns();
+	thread->ready = 0;
+	set_slice(prev, runs ? slice_of(client_at(thread->slot), domain) : SLICE_MIN_NS);
+	totals.kept++;
+	chosen(thread, cpu, domain, at_ns);
+}
+
+void BPF_STRUCT_OPS(allot_running, struct task_struct *p)
+{
+	s32 number = scx_bpf_task_cpu(p);
+	struct domain_state *domain = domain_of(number);
+	struct thread *thread = thread_of(p);
+	u64 at_ns = now_ns(), waited_ns;
+	struct client *client;
+
+	if (!thread)
+		return;
+	thread->counted_ns = p->se.sum_exec_runtime;
+	thread->ready = 0;
+	if (thread->queued_at_ns) {
+		client = client_at(thread->slot);
+		waited_ns = at_ns - thread->queued_at_ns;
+		if (waited_ns > client->wait_max_ns)
+			client->wait_max_ns = waited_ns;
+		thread->queued_at_ns = 0;
+		if (competes(thread->slot) && domain->queued)
+			__sync_fetch_and_sub(&domain->queued, 1);
+	}
+	chosen(thread, cpu_at(number), domain, at_ns);
+}
+
+void BPF_STRUCT_OPS(allot_stopping, struct task_struct *p, bool runnable)
+{
+	struct thread *thread = thread_of(p);
+
+	cpu_at(scx_bpf_task_cpu(p))->busy = 0;
+	if (thread)
+		charge(p, thread);
+}
+
+void BPF_STRUCT_OPS(allot_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	struct domain_state *domain = domain_of(scx_bpf_task_cpu(p));
+	struct thread *thread = thread_of(p);
+
+	if (!thread || !thread->counted)
+		return;
+	if (thread->queued_at_ns) {
+		thread->queued_at_ns = 0;
+		if (competes(thread->slot) && domain->queued)
+			__sync_fetch_and_sub(&domain->queued, 1);
+	}
+	if ((deq_flags & SCX_DEQ_SLEEP) && unlikely(thread->lock_kind || p->pi_blocked_on) &&
+	    lend(p, thread))
+		return;
+	thread->counted = 0;
+	member_left(thread->slot, domain);
+}
+
+s32 BPF_STRUCT_OPS(allot_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	struct thread *thread, *parent;
+
+	thread = bpf_task_storage_get(&thread_storage, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!thread)
+		return -ENOMEM;
+	thread->epoch = control.epoch - 1;
+	thread->slot = control.rest_slot;
+	thread->paying = thread->slot;
+	if (!args->fork)
+		return 0;
+	parent = thread_of(bpf_get_current_task_btf());
+	if (parent) {
+		thread->inherited = parent->slot;
+		thread->inherited_birth = client_at(parent->slot)->birth;
+	}
+	return 0;
+}
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(allot_init)
+{
+	u32 number;
+	s32 error;
+
+	error = scx_bpf_create_dsq(IDLE_QUEUE, -1);
+	if (!error)
+		error = scx_bpf_create_dsq(FROZEN_QUEUE, -1);
+	if (error)
+		return error;
+	bpf_for(number, 0, nr_domains) {
+		error = scx_bpf_create_dsq(DOMAIN_QUEUE(number), -1);
+		if (error)
+			return error;
+	}
+	bpf_for(number, 0, CPUS_MAX) {
+		if (number >= nr_cpus)
+			break;
+		error = scx_bpf_create_dsq(CPU_QUEUE(number), -1);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+/* The number of CPUs is part of what was loaded: load anew. */
+static __always_inline void restart(void)
+{
+	static char text[] = "a CPU came or went";
+	unsigned long long none[1] = {};
+
+	scx_bpf_exit_bstr(SCX_ECODE_RSN_HOTPLUG | SCX_ECODE_ACT_RESTART, text, none, sizeof(none));
+}
+
+void BPF_STRUCT_OPS(allot_cpu_online, s32 cpu)
+{
+	restart();
+}
+
+void BPF_STRUCT_OPS(allot_cpu_offline, s32 cpu)
+{
+	restart();
+}
+
+void BPF_STRUCT_OPS(allot_exit, struct scx_exit_info *info)
+{
+	const char *reason = BPF_CORE_READ(info, reason);
+	const char *message = BPF_CORE_READ(info, msg);
+
+	bpf_probe_read_kernel_str(exit_reason, sizeof(exit_reason), reason);
+	bpf_probe_read_kernel_str(exit_message, sizeof(exit_message), message);
+	exit_code = BPF_CORE_READ(info, exit_code);
+	exit_kind = BPF_CORE_READ(info, kind);
+}
+
+SEC(".struct_ops.link")
+struct sched_ext_ops allot_ops = {
+	.select_cpu = (void *)allot_select_cpu,
+	.enqueue = (void *)allot_enqueue,
+	.dispatch = (void *)allot_dispatch,
+	.runnable = (void *)allot_runnable,
+	.running = (void *)allot_running,
+	.stopping = (void *)allot_stopping,
+	.quiescent = (void *)allot_quiescent,
+	.cpu_online = (void *)allot_cpu_online,
+	.cpu_offline = (void *)allot_cpu_offline,
+	.init_task = (void *)allot_init_task,
+	.init = (void *)allot_init,
+	.exit = (void *)allot_exit,
+	.timeout_ms = 30000,
+	.name = "allot",
+};
+
+#include "calls.h"

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What a policy is. Threads wait in order of a *key* and the least is served; the policies differ
+ * in how a client's keys move. Each is a file of its own, with the same five functions, and has a
+ * twin in the policy crate that gives the same numbers for the same calls.
+ *
+ *   join    a client's first member became runnable; `now` is the domain's virtual time
+ *   key     where a thread is queued that has `ahead` other members of its client before it
+ *   charge  the client used so many nanoseconds
+ *   slice   how long its thread may run
+ *   settled whether a client that left owes nothing for what it used
+ *
+ * Keys are numbers that may wrap around; `before` compares them.
+ */
+#ifndef ALLOT_POLICY_H
+#define ALLOT_POLICY_H
+
+/* A slice is at least this, however many wait. */
+#define SLICE_MIN_NS 500000ULL
+
+/* Virtual nanoseconds of using so much at a value with this inverse. */
+static __always_inline u64 virtual_ns(u64 used_ns, u64 inverse)
+{
+	/* Nothing runs for a second without a tick. */
+	if (used_ns > 1ULL << 24) {
+		if (used_ns > 1ULL << 30)
+			used_ns = 1ULL << 30;
+		return (used_ns >> 6) * inverse >> (INVERSE_SHIFT - 6);
+	}
+	return used_ns * inverse >> INVERSE_SHIFT;
+}
+
+#endif
