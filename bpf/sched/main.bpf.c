@@ -74,9 +74,9 @@ struct cpu_state {
 	u32 guest;
 	u32 choices;
 	u32 events;
-	u32 lingering_put;
+	u32 lingering_count;
 	u32 lingering_look;
-	u32 lingering[LINGERING_MAX]; /* slots of clients that linger, 0 for none */
+	u32 lingering[LINGERING_MAX]; /* slots of clients that linger, in no order */
 } __attribute__((aligned(64)));
 
 struct domain_state {
@@ -249,7 +249,6 @@ static __always_inline void member_left(u32 slot, struct domain_state *domain)
 {
 	struct client *client = client_at(slot);
 	struct cpu_state *cpu;
-	u32 *place;
 
 	if (__sync_fetch_and_sub(&client->runnable, 1) != 1)
 		return;
@@ -262,35 +261,34 @@ static __always_inline void member_left(u32 slot, struct domain_state *domain)
 	if (__sync_val_compare_and_swap(&client->lingers, 0, 1))
 		return;
 	cpu = cpu_at(bpf_get_smp_processor_id());
-	place = &cpu->lingering[cpu->lingering_put++ & (LINGERING_MAX - 1)];
-	if (*place) {
+	if (cpu->lingering_count >= LINGERING_MAX) {
 		client->lingers = 0;
 		totals.crowded++;
 		return deactivate(slot);
 	}
-	*place = slot;
+	cpu->lingering[cpu->lingering_count++ & (LINGERING_MAX - 1)] = slot;
 }
 
-/* Look at one client that lingers here. */
+/* Look at one client that lingers here. Only this CPU changes its list. */
 static __always_inline void look_at_lingering(struct cpu_state *cpu, struct domain_state *domain)
 {
-	u32 *place = &cpu->lingering[cpu->lingering_look++ & (LINGERING_MAX - 1)];
+	u32 *place, slot, count = cpu->lingering_count;
 	struct client *client;
-	u32 slot = *place;
 
-	if (!slot)
+	if (!count)
 		return;
+	if (++cpu->lingering_look >= count)
+		cpu->lingering_look = 0;
+	place = &cpu->lingering[cpu->lingering_look & (LINGERING_MAX - 1)];
+	slot = *place;
 	client = client_at(slot);
-	if (client->runnable) {
-		*place = 0;
-		client->lingers = 0;
+	if (!client->runnable && !policy_settled(client, domain->now, now_ns()))
 		return;
-	}
-	if (!policy_settled(client, domain->now, cpu->since_ns))
-		return;
-	*place = 0;
+	*place = cpu->lingering[(count - 1) & (LINGERING_MAX - 1)];
+	cpu->lingering_count = count - 1;
 	client->lingers = 0;
-	deactivate(slot);
+	if (!client->runnable)
+		deactivate(slot);
 }
 
 /* Threads. */
@@ -377,25 +375,29 @@ static __always_inline void charge(struct task_struct *p, struct thread *thread)
 		client = client_at(thread->paying);
 		__sync_fetch_and_add(&client->transferred_ns, used_ns);
 	}
-	revalue(client, thread->paying);
+	/* At the value that it had when it was chosen: what woke up since did not compete then. */
 	policy_charge(client, used_ns, thread->drawn);
 	traced(EVENT_CHARGE, thread->paying, client->pass, thread);
 }
 
-/* The thread runs with this key from now on. */
+/* The thread runs with this key from now on, and is charged at what it is worth now. */
 static __always_inline void chosen(struct thread *thread, struct cpu_state *cpu,
 				   struct domain_state *domain, u64 at_ns)
 {
-	struct client *client = client_at(thread->slot);
+	struct client *payer = client_at(thread->paying);
 
-	cpu->key = thread->key;
-	cpu->inverse = client_at(thread->paying)->inverse;
-	cpu->since_ns = at_ns;
-	cpu->guest = !competes(thread->slot);
-	cpu->busy = 1;
+	cpu->guest = !competes(thread->slot) && thread->paying == thread->slot;
 	if (!cpu->guest && before(domain->now, thread->key))
 		domain->now = thread->key;
-	client->wins++;
+	/* Virtual time has gone on: some may have been paid for by now. */
+	look_at_lingering(cpu_at(bpf_get_smp_processor_id()), domain);
+	look_at_lingering(cpu_at(bpf_get_smp_processor_id()), domain);
+	revalue(payer, thread->paying);
+	cpu->key = thread->key;
+	cpu->inverse = payer->inverse;
+	cpu->since_ns = at_ns;
+	cpu->busy = 1;
+	client_at(thread->slot)->wins++;
 	traced(EVENT_WIN, thread->slot, thread->key, thread);
 }
 
@@ -707,8 +709,6 @@ void BPF_STRUCT_OPS(allot_dispatch, s32 number, struct task_struct *prev)
 
 	totals.draws++;
 	cpu->choices++;
-	look_at_lingering(cpu, domain);
-	look_at_lingering(cpu, domain);
 	if (unlikely(idlers) && calm_watchdog(now_ns()))
 		return;
 	if (unlikely(domain->hurried_look != domain->hurried_put) && serve_hurried(number))
