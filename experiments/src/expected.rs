@@ -10,7 +10,7 @@
 use crate::graph::{BASE, HARD_TOTAL};
 use crate::timeline::{Kind, Tickets};
 use num_rational::BigRational;
-use num_traits::ToPrimitive;
+use num_traits::{One, ToPrimitive};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What clients are promised, as exact fractions.
@@ -119,6 +119,7 @@ fn part(
     let subcurrency = if soft > 0 { HARD_TOTAL - sum(Kind::Hard, false) } else { 0 };
     match kind {
         Kind::Hard => BigRational::new(amount.into(), (hard + subcurrency).into()),
+        Kind::Transfer => BigRational::one(),
         // All hard tickets are issued and none competes: the soft ones have it all.
         Kind::Soft if hard + subcurrency == 0 => BigRational::new(amount.into(), soft.into()),
         Kind::Soft => {

@@ -16,6 +16,8 @@ pub enum Kind {
     Soft,
     /// Fixed.
     Hard,
+    /// Lent by a client that waits.
+    Transfer,
 }
 
 impl From<TicketKind> for Kind {
@@ -23,6 +25,7 @@ impl From<TicketKind> for Kind {
         match kind {
             TicketKind::Soft => Kind::Soft,
             TicketKind::Hard => Kind::Hard,
+            TicketKind::Transfer => Kind::Transfer,
         }
     }
 }

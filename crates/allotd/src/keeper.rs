@@ -387,7 +387,7 @@ impl Running {
                 // find it among the clients, since the number was its own until now.
                 let gone = process.identity.or_else(|| self.client_numbered(process.pid));
                 if let Some(process) = gone.filter(|it| self.client(*it)) {
-                    self.observe(Intent::Exit { process }, entries);
+                    self.observe(Intent::Exit { member: process.into() }, entries);
                     self.commands.remove(&process);
                 }
                 self.released.retain(|released| released.pid != process.pid);
@@ -404,7 +404,8 @@ impl Running {
     }
 
     fn client_numbered(&self, pid: u32) -> Option<ProcessIdentity> {
-        let numbered = self.keeper.ledger.clients().map(|(process, _)| process);
+        let members = self.keeper.ledger.clients().chain(self.keeper.ledger.joined());
+        let numbered = members.filter_map(|(member, _)| member.within_process());
         let dead = |process: &ProcessIdentity| {
             ProcessHandle::open_identity(*process).is_ok_and(|handle| !handle.is_alive())
                 || ProcessHandle::open_identity(*process).is_err()
@@ -497,13 +498,14 @@ impl Running {
         let mut round = Round { entries: Vec::new(), waiting: Vec::new() };
         let by_pid: BTreeMap<u32, ProcessIdentity> =
             scanned.iter().map(|process| (process.identity.pid, process.identity)).collect();
-        let clients: Vec<ProcessIdentity> =
-            self.keeper.ledger.clients().map(|(process, _)| process).collect();
-        for process in clients {
+        let members = self.keeper.ledger.clients().chain(self.keeper.ledger.joined());
+        let processes: BTreeSet<ProcessIdentity> =
+            members.filter_map(|(member, _)| member.within_process()).collect();
+        for process in processes {
             let lives = by_pid.get(&process.pid) == Some(&process)
                 && ProcessHandle::open_identity(process).is_ok_and(|handle| handle.is_alive());
             if !lives {
-                self.observe(Intent::Exit { process }, &mut round.entries);
+                self.observe(Intent::Exit { member: process.into() }, &mut round.entries);
                 self.commands.remove(&process);
             }
         }
@@ -537,13 +539,16 @@ impl Running {
             return;
         }
         self.generation += 1;
-        let mut clients: Vec<enforce::PlannedClient> = self
-            .keeper
-            .ledger
+        let ledger = &self.keeper.ledger;
+        let mut clients: Vec<enforce::PlannedClient> = ledger
             .clients()
-            .map(|(process, id)| enforce::PlannedClient {
+            .map(|(founder, id)| enforce::PlannedClient {
+                id,
+                founder,
+                members: ledger.members(id).collect(),
+                class: ledger.currency(id).expect("a client exists").class(),
                 frozen: !self.cpu.is_funded(id),
-                ..enforce::PlannedClient::of(id, process.into())
+                lent: self.cpu.has_lent(id),
             })
             .collect();
         clients.sort_by_key(|client| client.id);
@@ -634,7 +639,7 @@ fn released(journal: &Journal) -> BTreeSet<ProcessIdentity> {
         for entry in page.iter().filter(|it| matches!(it.intent, Intent::Release { .. })) {
             released.extend(entry.changes.iter().filter_map(|change| match change {
                 Change::Currency { before: Some(record), after: None, .. } => match record.nature {
-                    Nature::Client { process, .. } => Some(process),
+                    Nature::Client { founder, .. } => founder.process(),
                     _ => None,
                 },
                 _ => None,

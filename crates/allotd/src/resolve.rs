@@ -46,7 +46,7 @@ impl Resolver<'_> {
     ) -> Result<(Intent, Option<(ProcessIdentity, String)>), Trouble> {
         let mut command = None;
         let mut found = |found: Found| {
-            command = Some((found.client.process, found.command));
+            command = found.client.member.process().map(|process| (process, found.command));
             found.client
         };
         let intent = match operation {
@@ -248,7 +248,7 @@ pub fn look(handle: &ProcessHandle) -> Result<Found, ProcessError> {
         _ if facts.parent_pid == own => Some("the guardian of allotd"),
         _ => None,
     };
-    Ok(Found { client: NewClient { process, uid, gid }, command: facts.comm, spared })
+    Ok(Found { client: NewClient::process(process, uid, gid), command: facts.comm, spared })
 }
 
 /// Where a policy puts a user.
@@ -288,6 +288,7 @@ fn ticket_kind(kind: wire::TicketKind) -> TicketKind {
     match kind {
         wire::TicketKind::Soft => TicketKind::Soft,
         wire::TicketKind::Hard => TicketKind::Hard,
+        wire::TicketKind::Transfer => TicketKind::Transfer,
     }
 }
 

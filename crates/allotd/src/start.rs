@@ -9,6 +9,7 @@ use crate::policy_file::{FundingPolicy, PolicyFileError};
 use crate::server::{Shared, serve};
 use journal::{Journal, JournalError};
 use observe::LifeSource;
+use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -292,12 +293,17 @@ fn watch_lives(
     }
 }
 
-/// After a reboot no client lives.
+/// After a reboot nobody lives who was named by a number of the last boot.
 fn forget_clients(ledger: &mut ledger::Ledger, journal: &mut Journal) -> Result<(), StartError> {
-    let clients: Vec<_> = ledger.clients().map(|(process, _)| process).collect();
+    let members = ledger.clients().chain(ledger.joined()).map(|(member, _)| member);
+    let gone: BTreeSet<_> = members.filter(|member| !member.outlives_boot()).collect();
     let mut batch = journal.begin()?;
-    for process in clients {
-        let intent = ledger::Intent::Exit { process };
+    for member in gone {
+        // A process takes with it what its threads had.
+        if ledger.client_of_member(&member).is_none() {
+            continue;
+        }
+        let intent = ledger::Intent::Exit { member };
         let authority = ledger::Authority::System;
         let authorised = ledger::decide(ledger, authority.clone(), intent.clone())
             .expect("the system may say that a client is gone");

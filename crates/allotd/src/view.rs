@@ -1,7 +1,9 @@
 //! The ledger as people see it.
 
 use crate::names::Names;
-use ledger::{Authority, Currency, Intent, Ledger, Nature, ProcessIdentity, Resource, Subject};
+use ledger::{
+    Authority, Class, Currency, Intent, Ledger, Member, Nature, ProcessIdentity, Resource, Subject,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use valuation::{Graph, WHOLE};
 use wire::{
@@ -52,6 +54,7 @@ pub fn ledger_view(
             kind: match ticket.kind {
                 ledger::TicketKind::Soft => wire::TicketKind::Soft,
                 ledger::TicketKind::Hard => wire::TicketKind::Hard,
+                ledger::TicketKind::Transfer => wire::TicketKind::Transfer,
             },
             amount: ticket.amount,
         })
@@ -95,8 +98,10 @@ fn currency_view(
         Nature::Base => (wire::Nature::Base, record.name.clone(), None, false),
         Nature::Pure => (wire::Nature::Pure, record.name.clone(), None, false),
         Nature::Job { .. } => (wire::Nature::Job, "job".to_owned(), None, false),
-        Nature::Client { process, placed } => {
-            (wire::Nature::Client, command(process), Some(process), *placed)
+        Nature::Client { founder, placed, .. } => {
+            let process = founder.process();
+            let name = process.as_ref().map_or_else(|| founder.to_string(), command);
+            (wire::Nature::Client, name, process, *placed)
         }
     };
     CurrencyView {
@@ -118,7 +123,7 @@ fn currency_view(
         process: process.map(|process| ProcessView {
             pid: process.pid,
             start_time_ticks: process.start_time_ticks,
-            command: command(process),
+            command: command(&process),
         }),
         placed,
         frozen: currency.is_client() && !funded,
@@ -174,24 +179,47 @@ fn describe(intent: &Intent) -> String {
         }
         Intent::Adopt { client, issuer, funding } => {
             let list: Vec<String> = funding.iter().map(amount).collect();
-            format!("pid {} adopted by {issuer} with {}", client.process.pid, list.join(", "))
+            format!("{} adopted by {issuer} with {}", who(&client.member), list.join(", "))
         }
+        Intent::Join { member, client } => {
+            format!("{} joined client {client}", who(&member.member))
+        }
+        Intent::Leave { member } => format!("{} is its own again", who(&member.member)),
+        Intent::SetClass { client, class } => match class {
+            Class::Host => format!("client {client} competes"),
+            Class::Guest => format!("client {client} is a guest"),
+        },
+        Intent::Transfer { lender, holder, resource } => {
+            format!("client {lender} lent its {resource} tickets to {holder}")
+        }
+        Intent::TakeBack { lender, resource } => {
+            format!("client {lender} took its {resource} tickets back")
+        }
+        Intent::Ensure { member, .. } => format!("{} funded from base", who(member)),
         Intent::Release { client } => format!("client {client} released"),
         Intent::Nice { client, resource, amount } => {
-            format!("pid {} niced to {amount} {resource} base tickets", client.process.pid)
+            format!("{} niced to {amount} {resource} base tickets", who(&client.member))
         }
         Intent::SetBase { uid, amount, .. } => format!("uid {uid} has {amount} base tickets"),
         Intent::Place { client, placements } => {
             let to = placements.levels.last().map_or("base", |level| level.name.as_str());
-            format!("pid {} of uid {} funded by {to}", client.process.pid, client.uid)
+            format!("{} of uid {} funded by {to}", who(&client.member), client.uid)
         }
         Intent::Fork { parent, child } => {
-            format!("pid {} forked pid {}", parent.pid, child.process.pid)
+            format!("pid {} forked {}", parent.pid, who(&child.member))
         }
-        Intent::Exit { process } => format!("pid {} exited", process.pid),
+        Intent::Exit { member } => format!("{} exited", who(member)),
         Intent::UserChanged { client, .. } => {
-            format!("pid {} now belongs to uid {}", client.process.pid, client.uid)
+            format!("{} now belongs to uid {}", who(&client.member), client.uid)
         }
+    }
+}
+
+fn who(member: &Member) -> String {
+    match member {
+        Member::Process(process) => format!("pid {}", process.pid),
+        Member::Thread(thread) => format!("thread {} of pid {}", thread.tid, thread.process.pid),
+        other => other.to_string(),
     }
 }
 
@@ -199,6 +227,7 @@ fn amount(funding: &ledger::Funding) -> String {
     let kind = match funding.kind {
         ledger::TicketKind::Soft => "soft",
         ledger::TicketKind::Hard => "hard",
+        ledger::TicketKind::Transfer => "lent",
     };
     format!("{} {kind} {} tickets", funding.amount, funding.resource)
 }

@@ -32,7 +32,7 @@ fn cpu(amount: u64) -> Funding {
 
 fn client(pid: u32) -> NewClient {
     let process = ProcessIdentity { pid, start_time_ticks: 7 };
-    NewClient { process, uid: 1000, gid: 1000 }
+    NewClient::process(process, 1000, 1000)
 }
 
 /// Users with a funded currency and ten clients each; their currencies and the clients' pids.
@@ -126,10 +126,10 @@ fn in_memory(criterion: &mut Criterion) {
     group.bench_function("fork_exit", |bencher| {
         bencher.iter(|| {
             number += 1;
-            let parent = client(1 + number % (USERS * 10)).process;
+            let parent = client(1 + number % (USERS * 10)).member.process().expect("a process");
             let child = client(1_000_000);
             apply(&mut live, Authority::System, Intent::Fork { parent, child });
-            apply(&mut live, Authority::System, Intent::Exit { process: child.process })
+            apply(&mut live, Authority::System, Intent::Exit { member: child.member })
         });
     });
     group.throughput(Throughput::Elements(1000));

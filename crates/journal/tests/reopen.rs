@@ -105,7 +105,7 @@ fn a_new_boot_is_told_until_the_first_batch() {
     let open = |boot| Journal::open(dir.path(), boot, 0, 0).unwrap();
     let (mut journal, mut recovered) = open(BOOT);
     work.batch(&mut journal, &mut recovered.ledger, 200).unwrap();
-    let clients: Vec<_> = recovered.ledger.clients().map(|(process, _)| process).collect();
+    let clients: Vec<_> = recovered.ledger.processes().map(|(process, _)| process).collect();
     assert!(!clients.is_empty());
     drop(journal);
     assert!(open(BOOT).1.same_boot);
@@ -119,7 +119,7 @@ fn a_new_boot_is_told_until_the_first_batch() {
     let (mut journal, _) = open(other);
     let mut batch = journal.begin().unwrap();
     for process in clients {
-        let (authority, intent) = (Authority::System, Intent::Exit { process });
+        let (authority, intent) = (Authority::System, Intent::Exit { member: process.into() });
         let allowed = ledger::decide(&recovered.ledger, authority.clone(), intent.clone());
         let changes = recovered.ledger.apply(allowed.unwrap());
         batch.append(0, &authority, &intent, &changes).unwrap();

@@ -1,10 +1,10 @@
 //! What each authorised operation does, as a list of primitive changes.
 
 use crate::{
-    AMOUNT_MAX, Authorised, Authority, BASE, Caller, Change, CurrencyId, CurrencyRecord, Funding,
-    HARD_TOTAL, Home, ISSUED_MAX, Intent, JOB_SHARE, Ledger, Loan, Mode, Nature, NewClient,
-    Placement, Placements, ProcessIdentity, Resource, Rights, Subject, Ticket, TicketId,
-    TicketKind,
+    AMOUNT_MAX, Authorised, Authority, BASE, Caller, Change, Class, CurrencyId, CurrencyRecord,
+    Funding, HARD_TOTAL, Home, ISSUED_MAX, Intent, JOB_SHARE, Ledger, Loan, Member, Mode, Nature,
+    NewClient, Placement, Placements, ProcessIdentity, Resource, Rights, Subject, TRANSFER_AMOUNT,
+    Ticket, TicketId, TicketKind,
 };
 use std::collections::BTreeSet;
 
@@ -60,10 +60,37 @@ impl Writer<'_> {
                 }
             }
             Intent::Adopt { client, issuer, funding } => {
-                let id = self.new_client(client, false);
+                let id = self.new_client(client, false, Class::Host);
                 funding.iter().for_each(|funding| self.fund(id, issuer, funding));
             }
             Intent::Release { client } => self.destroy(client),
+            Intent::Join { member, client } => self.join(member.member, Some(client)),
+            Intent::Leave { member } => self.join(member.member, None),
+            Intent::SetClass { client, class } => self.edit(client, |record| {
+                if let Nature::Client { class: now, .. } = &mut record.nature {
+                    *now = class;
+                }
+            }),
+            Intent::Transfer { lender, holder, resource } => {
+                let (kind, amount) = (TicketKind::Transfer, TRANSFER_AMOUNT);
+                self.issue(Ticket { issuer: lender, holder, resource, kind, amount });
+            }
+            Intent::TakeBack { lender, resource } => {
+                let (ticket, _) =
+                    self.ledger.transfer_of(lender, &resource).expect("the broker found it");
+                self.revoke(ticket);
+            }
+            Intent::Ensure { member, funding } => {
+                if self.ledger.founded_by(&member).is_none() {
+                    let (uid, gid) = self.owner_of_base();
+                    let client = NewClient { member, uid, gid };
+                    let id = self.new_client(client, true, Class::Host);
+                    for funding in &funding {
+                        let funding = self.fit(BASE, funding, 0);
+                        self.fund(id, BASE, &funding);
+                    }
+                }
+            }
             Intent::Nice { client, resource, amount } => {
                 let Authority::Caller(caller) = authority else {
                     unreachable!("the broker lets only callers be niced")
@@ -77,30 +104,109 @@ impl Writer<'_> {
                 self.fund(home, BASE, &Funding { resource, kind, amount });
             }
             Intent::Place { client, placements } => {
-                let id = self.new_client(client, true);
+                let id = self.new_client(client, true, Class::Host);
                 self.place(id, &placements);
             }
-            Intent::Fork { parent, child } => self.fork(parent, child),
-            Intent::Exit { process } => {
-                if let Some(client) = self.ledger.client_of(process) {
-                    self.destroy(client);
+            Intent::Fork { parent, child } => {
+                self.fork(parent, child);
+                self.join_as_parent(parent, child);
+            }
+            Intent::Exit { member } => {
+                if let Some(process) = member.process() {
+                    self.end_threads(process);
                 }
+                self.end(member);
             }
             Intent::UserChanged { client, placements } => {
-                let id = self.ledger.client_of(client.process).expect("the broker found it");
-                self.edit(id, |record| {
-                    record.owner = client.uid;
-                    record.group = client.gid;
-                });
-                if let Some(placements) = placements {
-                    self.revoke_all(id, |_| true);
-                    self.edit(id, |record| {
-                        record.nature = Nature::Client { process: client.process, placed: true };
-                    });
-                    self.place(id, &placements);
-                }
+                self.change_user(client, placements.as_ref());
             }
         }
+    }
+
+    fn change_user(&mut self, client: NewClient, placements: Option<&Placements>) {
+        let own = self.ledger.founded_by(&client.member);
+        let owner = own.map(|id| self.ledger.currency(id).expect("it exists").record.owner);
+        if owner != Some(client.uid) {
+            self.join(client.member, None);
+            self.end_threads(client.member.process().expect("the broker found a process"));
+            if let Some(id) = own {
+                self.dismiss(id);
+                self.take_back_all(id);
+            }
+        }
+        let Some(id) = own else { return };
+        self.edit(id, |record| {
+            record.owner = client.uid;
+            record.group = client.gid;
+        });
+        if let Some(placements) = placements {
+            self.revoke_all(id, |ticket| ticket.kind != TicketKind::Transfer);
+            self.edit(id, |record| {
+                if let Nature::Client { placed, .. } = &mut record.nature {
+                    *placed = true;
+                }
+            });
+            self.place(id, placements);
+        }
+    }
+
+    /// Let a member join a client, or be where it belongs.
+    fn join(&mut self, member: Member, after: Option<CurrencyId>) {
+        let before = self.ledger.joined_by(&member);
+        if before != after {
+            self.write(Change::Member { member, before, after });
+        }
+    }
+
+    /// A child is tagged as its parent (paper 2, 2.5), unless it has become somebody else's who
+    /// might not join that client themselves.
+    fn join_as_parent(&mut self, parent: ProcessIdentity, child: NewClient) {
+        let Some(id) = self.ledger.joined_by(&Member::Process(parent)) else { return };
+        let client = self.ledger.currency(id).expect("what was joined exists");
+        let own = self.ledger.client_of(parent).and_then(|id| self.ledger.currency(id));
+        let as_parent = own.is_some_and(|own| own.record.owner == child.uid);
+        let caller =
+            Caller { uid: child.uid, gid: child.gid, groups: Vec::new(), process: Some(parent) };
+        let may = child.uid == client.record.owner
+            || self.ledger.rights(&caller, client).contain(Rights::ISSUE);
+        if as_parent || may {
+            self.join(child.member, Some(id));
+        }
+    }
+
+    /// A member is gone.
+    fn end(&mut self, member: Member) {
+        self.join(member, None);
+        if let Some(client) = self.ledger.founded_by(&member) {
+            self.destroy(client);
+        }
+    }
+
+    fn end_threads(&mut self, process: ProcessIdentity) {
+        for thread in self.ledger.threads_of(process) {
+            self.end(thread);
+        }
+    }
+
+    /// All who have joined a client are where they belong.
+    fn dismiss(&mut self, client: CurrencyId) {
+        let members: Vec<Member> = self.ledger.members(client).collect();
+        members.into_iter().for_each(|member| self.join(member, None));
+    }
+
+    fn take_back_all(&mut self, lender: CurrencyId) {
+        let lent: Vec<TicketId> = self
+            .ledger
+            .issued(lender)
+            .filter(|(_, ticket)| ticket.kind == TicketKind::Transfer)
+            .map(|(id, _)| id)
+            .collect();
+        lent.into_iter().for_each(|ticket| self.revoke(ticket));
+    }
+
+    fn owner_of_base(&self) -> (u32, u32) {
+        let base = self.ledger.currency(BASE).expect("base exists");
+        (base.record.owner, base.record.group)
     }
 
     /// Paper 1, 5.6: a new currency for the job, funded with the requested base tickets, which
@@ -121,22 +227,25 @@ impl Writer<'_> {
         assert_eq!(wanted, 0, "the broker counted what can be lent");
         let job = self.create_job(caller.uid, caller.gid, loans);
         self.fund(job, BASE, &soft(&resource, amount));
-        let id = match self.ledger.client_of(client.process) {
+        let id = match self.ledger.founded_by(&client.member) {
             Some(id) => id,
-            None => self.new_client(client, false),
+            None => self.new_client(client, false, Class::Host),
         };
         self.fund(id, job, &soft(&resource, JOB_SHARE));
-        self.revoke_all(id, |ticket| ticket.resource == resource && ticket.issuer != job);
+        self.revoke_all(id, |ticket| {
+            let funds = ticket.kind != TicketKind::Transfer && ticket.issuer != job;
+            funds && ticket.resource == resource
+        });
     }
 
     /// A child is funded by every issuer that funds its parent (paper 1, footnote 3). Where the
     /// child's user may not issue, its ticket must come out of the parent's, or a fork would
     /// dilute the issuer's others: the parent's ticket then backs a job currency that funds
-    /// both.
+    /// both. What others have lent the parent is not the child's. A guest's child is a guest.
     fn fork(&mut self, parent: ProcessIdentity, child: NewClient) {
-        let parent = self.ledger.client_of(parent).expect("the broker found it");
-        let placed = match self.ledger.currency(parent).map(|c| &c.record.nature) {
-            Some(Nature::Client { placed, .. }) => *placed,
+        let Some(parent) = self.ledger.client_of(parent) else { return };
+        let (placed, class) = match self.ledger.currency(parent).map(|c| &c.record.nature) {
+            Some(Nature::Client { placed, class, .. }) => (*placed, *class),
             _ => unreachable!("a process's currency is a client"),
         };
         let caller = Caller {
@@ -145,9 +254,13 @@ impl Writer<'_> {
             groups: Vec::new(),
             process: self.ledger.currency(parent).and_then(|currency| currency.process()),
         };
-        let held: Vec<(TicketId, Ticket)> =
-            self.ledger.backing(parent).map(|(id, ticket)| (id, ticket.clone())).collect();
-        let id = self.new_client(child, placed);
+        let held: Vec<(TicketId, Ticket)> = self
+            .ledger
+            .backing(parent)
+            .filter(|(_, ticket)| ticket.kind != TicketKind::Transfer)
+            .map(|(id, ticket)| (id, ticket.clone()))
+            .collect();
+        let id = self.new_client(child, placed, class);
         let mut shared = Vec::new();
         for (ticket_id, ticket) in held {
             if self.may_inflate(&caller, &ticket) {
@@ -159,8 +272,7 @@ impl Writer<'_> {
         if shared.is_empty() {
             return;
         }
-        let base = self.ledger.currency(BASE).expect("base exists");
-        let (owner, group) = (base.record.owner, base.record.group);
+        let (owner, group) = self.owner_of_base();
         let family = self.create_job(owner, group, Vec::new());
         let resources: BTreeSet<Resource> =
             shared.iter().map(|(_, ticket)| ticket.resource.clone()).collect();
@@ -263,6 +375,7 @@ impl Writer<'_> {
         let left = match funding.kind {
             TicketKind::Soft => ISSUED_MAX - (issued.soft - before),
             TicketKind::Hard => HARD_TOTAL - (issued.hard - before),
+            TicketKind::Transfer => unreachable!("the broker knows no such placement"),
         };
         Funding { amount: funding.amount.min(left), ..funding.clone() }
     }
@@ -326,10 +439,13 @@ impl Writer<'_> {
         tickets.into_iter().for_each(|ticket| self.revoke(ticket));
     }
 
-    /// Remove a currency that funds nobody. What a job was lent goes back to currencies that
-    /// still hold the ticket it was taken from.
+    /// Remove a currency that funds nobody, or a client with its transfers and all who joined
+    /// it. What a job was lent goes back to currencies that still hold the ticket it was taken
+    /// from.
     fn destroy(&mut self, id: CurrencyId) {
         self.revoke_all(id, |_| true);
+        self.take_back_all(id);
+        self.dismiss(id);
         let record = self.ledger.currency(id).expect("it exists").record.clone();
         if let Nature::Job { loans } = &record.nature {
             for Loan { lender, resource, amount } in loans {
@@ -349,14 +465,14 @@ impl Writer<'_> {
         self.write(Change::Currency { id, before: Some(Box::new(record)), after: None });
     }
 
-    fn new_client(&mut self, client: NewClient, placed: bool) -> CurrencyId {
+    fn new_client(&mut self, client: NewClient, placed: bool, class: Class) -> CurrencyId {
         self.create(CurrencyRecord {
             name: String::new(),
             owner: client.uid,
             group: client.gid,
             mode: Mode::PRIVATE,
             grants: Vec::new(),
-            nature: Nature::Client { process: client.process, placed },
+            nature: Nature::Client { founder: client.member, placed, class },
         })
     }
 

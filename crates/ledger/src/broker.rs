@@ -5,9 +5,9 @@
 use crate::refusal::letters;
 use crate::{
     AMOUNT_MAX, Authority, BACKERS_MAX, BASE, CURRENCIES_PER_OWNER_MAX, Caller, Currency,
-    CurrencyId, DEPTH_MAX, Funding, GRANTS_MAX, HARD_TOTAL, ISSUED_MAX, Intent, Ledger,
+    CurrencyId, DEPTH_MAX, Funding, GRANTS_MAX, HARD_TOTAL, ISSUED_MAX, Intent, Ledger, Member,
     NAME_LEN_MAX, Nature, NewClient, Placements, PolicyKey, Refusal, Resource, Rights, Subject,
-    TicketKind,
+    TRANSFERS_MAX, TicketKind,
 };
 use std::collections::BTreeSet;
 
@@ -94,13 +94,17 @@ impl Broker<'_> {
                     issuer: *issuer,
                     resource: resource.clone(),
                 };
+                if *kind == TicketKind::Transfer {
+                    return Err(Refusal::TransferKind);
+                }
                 let (to, from) = (self.currency(*holder)?, self.currency(*issuer)?);
                 self.ledger.held(*holder, *issuer, resource, *kind).ok_or_else(unknown)?;
                 self.unless_lent(to, *issuer)?;
                 self.may_take(to, from)
             }
             Intent::Adopt { client, issuer, funding } => {
-                self.own_process(client)?;
+                self.own_member(client)?;
+                self.particular(client.member, "be adopted; the daemon makes it a client")?;
                 self.not_yet_client(client)?;
                 let issuer = self.issuer(*issuer)?;
                 self.must_have(issuer, Rights::ISSUE)?;
@@ -113,16 +117,48 @@ impl Broker<'_> {
                 funding.iter().try_for_each(|funding| self.room(issuer, funding, 0))
             }
             Intent::Release { client } => {
-                let currency = self.currency(*client)?;
+                let currency = self.client(*client)?;
                 match currency.record.nature {
                     Nature::Client { placed: true, .. } => {
                         self.superuser("release a process that the funding policy placed")
                     }
-                    Nature::Client { placed: false, .. } => {
-                        self.must_have(currency, Rights::CHANGE)
-                    }
-                    _ => Err(Refusal::NotClient(*client)),
+                    _ => self.must_have(currency, Rights::CHANGE),
                 }
+            }
+            Intent::Join { member, client } => self.check_join(member, *client),
+            Intent::Leave { member } => {
+                let joined = self.ledger.joined_by(&member.member);
+                let joined = self.currency(joined.ok_or(Refusal::NotJoined(member.member))?)?;
+                if self.rights(joined).contain(Rights::CHANGE) {
+                    return Ok(());
+                }
+                self.own_member(member)
+            }
+            Intent::SetClass { client, .. } => self.owner_or(self.client(*client)?, Rights::CHANGE),
+            Intent::Transfer { lender, holder, resource } => {
+                self.check_transfer(*lender, *holder, resource)
+            }
+            Intent::TakeBack { lender, resource } => {
+                self.owner_or(self.client(*lender)?, Rights::CHANGE)?;
+                let (lender, resource) = (*lender, resource.clone());
+                match self.ledger.transfer_of(lender, &resource) {
+                    Some(_) => Ok(()),
+                    None => Err(Refusal::NotLent { lender, resource }),
+                }
+            }
+            Intent::Ensure { member, funding } => {
+                self.superuser("fund the kernel's threads, or the processes that nobody manages")?;
+                if !member.outlives_boot() {
+                    let what = "be ensured; it can be adopted";
+                    return Err(Refusal::BadMember { member: *member, what });
+                }
+                if funding.iter().all(in_range) {
+                    return Ok(());
+                }
+                Err(Refusal::BadPlacement {
+                    name: member.to_string(),
+                    why: "its amounts are out of range".to_owned(),
+                })
             }
             Intent::Nice { client, resource, amount } => self.check_nice(client, resource, *amount),
             Intent::SetBase { uid, placements, amount } => {
@@ -130,22 +166,28 @@ impl Broker<'_> {
             }
             Intent::Place { client, placements } => {
                 self.system("place processes")?;
+                self.process(client)?;
                 self.not_yet_client(client)?;
                 check_placements(placements)
             }
             Intent::Fork { parent, child } => {
                 self.system("report forks")?;
+                self.process(child)?;
                 self.not_yet_client(child)?;
-                self.ledger.client_of(*parent).ok_or(Refusal::UnknownProcess(*parent)).map(drop)
+                if let Some(client) = self.ledger.joined_by(&child.member) {
+                    return Err(Refusal::AlreadyClient { member: child.member, client });
+                }
+                let known = self.ledger.client_of_member(&Member::Process(*parent));
+                known.ok_or(Refusal::UnknownProcess(*parent)).map(drop)
             }
-            Intent::Exit { process } => {
+            Intent::Exit { member } => {
                 self.system("report exits")?;
-                self.ledger.client_of(*process).ok_or(Refusal::UnknownProcess(*process)).map(drop)
+                self.known(*member)
             }
             Intent::UserChanged { client, placements } => {
                 self.system("report changes of user")?;
-                let process = client.process;
-                self.ledger.client_of(process).ok_or(Refusal::UnknownProcess(process))?;
+                self.process(client)?;
+                self.known(client.member)?;
                 placements.iter().try_for_each(check_placements)
             }
         }
@@ -204,6 +246,9 @@ impl Broker<'_> {
         if holder == BASE {
             return Err(Refusal::BaseHolds);
         }
+        if funding.kind == TicketKind::Transfer {
+            return Err(Refusal::TransferKind);
+        }
         let (to, from) = (self.currency(holder)?, self.issuer(issuer)?);
         let held = self.ledger.held(holder, issuer, &funding.resource, funding.kind);
         let before = held.map_or(0, |(_, ticket)| ticket.amount);
@@ -218,7 +263,7 @@ impl Broker<'_> {
             if self.ledger.funds(holder, issuer) {
                 return Err(Refusal::Cycle { holder, issuer });
             }
-            if to.backing.len() >= BACKERS_MAX {
+            if self.held_besides_transfers(holder).count() >= BACKERS_MAX {
                 return Err(Refusal::TooManyBackers(holder));
             }
             if self.ledger.depth(issuer) + 1 + self.ledger.height(holder) > DEPTH_MAX {
@@ -237,7 +282,12 @@ impl Broker<'_> {
         let Authority::Caller(caller) = self.authority else {
             return Err(Refusal::NotSuperuser("be niced; a caller must ask for it"));
         };
-        self.own_process(client)?;
+        self.own_member(client)?;
+        self.particular(client.member, "be niced; fund its client")?;
+        if self.ledger.joined_by(&client.member).is_some() {
+            let what = "be niced while it is part of another client; let it leave first";
+            return Err(Refusal::BadMember { member: client.member, what });
+        }
         if asked == 0 {
             return Err(Refusal::NiceNothing);
         }
@@ -247,8 +297,8 @@ impl Broker<'_> {
         if !self.is_superuser() {
             self.room_for_another(caller.uid)?;
         }
-        if let Some(id) = self.ledger.client_of(client.process) {
-            let others = self.ledger.backing(id).filter(|(_, t)| t.resource != *resource);
+        if let Some(id) = self.ledger.founded_by(&client.member) {
+            let others = self.held_besides_transfers(id).filter(|t| t.resource != *resource);
             if others.count() >= BACKERS_MAX {
                 return Err(Refusal::TooManyBackers(id));
             }
@@ -296,8 +346,58 @@ impl Broker<'_> {
         self.room(self.currency(BASE)?, &Funding { resource, kind, amount }, before)
     }
 
+    /// To use a client's share is to spend its tickets: its owner may, and who may issue them.
+    fn check_join(&self, member: &NewClient, client: CurrencyId) -> Result<(), Refusal> {
+        self.own_member(member)?;
+        let member = member.member;
+        if member.outlives_boot() {
+            self.superuser("move the kernel's threads, or the processes that nobody manages")?;
+        }
+        if self.ledger.founded_by(&member) == Some(client) {
+            let what = "join the client that it founded; let it leave the one that it has joined";
+            return Err(Refusal::BadMember { member, what });
+        }
+        self.owner_or(self.client(client)?, Rights::ISSUE)
+    }
+
+    fn check_transfer(
+        &self,
+        lender: CurrencyId,
+        holder: CurrencyId,
+        resource: &Resource,
+    ) -> Result<(), Refusal> {
+        let from = self.client(lender)?;
+        self.client(holder)?;
+        self.owner_or(from, Rights::CHANGE)?;
+        if let Some((_, ticket)) = self.ledger.transfer_of(lender, resource) {
+            let (holder, resource) = (ticket.holder, resource.clone());
+            return Err(Refusal::AlreadyLent { lender, holder, resource });
+        }
+        if self.ledger.funds(holder, lender) {
+            return Err(Refusal::Cycle { holder, issuer: lender });
+        }
+        let transfers = self.ledger.backing(holder).filter(|(_, t)| t.kind == TicketKind::Transfer);
+        if transfers.count() >= TRANSFERS_MAX {
+            return Err(Refusal::TooManyTransfers(holder));
+        }
+        if self.ledger.depth(lender) + 1 + self.ledger.height(holder) > DEPTH_MAX {
+            return Err(Refusal::TooDeep(holder));
+        }
+        Ok(())
+    }
+
+    fn held_besides_transfers(&self, holder: CurrencyId) -> impl Iterator<Item = &crate::Ticket> {
+        let held = self.ledger.backing(holder).map(|(_, ticket)| ticket);
+        held.filter(|ticket| ticket.kind != TicketKind::Transfer)
+    }
+
     fn currency(&self, id: CurrencyId) -> Result<&Currency, Refusal> {
         self.ledger.currency(id).ok_or(Refusal::UnknownCurrency(id))
+    }
+
+    fn client(&self, id: CurrencyId) -> Result<&Currency, Refusal> {
+        let currency = self.currency(id)?;
+        if currency.is_client() { Ok(currency) } else { Err(Refusal::NotClient(id)) }
     }
 
     fn issuer(&self, id: CurrencyId) -> Result<&Currency, Refusal> {
@@ -368,21 +468,47 @@ impl Broker<'_> {
         Err(Refusal::NotOwner { currency: currency.id, owner, what })
     }
 
-    fn own_process(&self, client: &NewClient) -> Result<(), Refusal> {
+    fn owner_or(&self, currency: &Currency, needs: Rights) -> Result<(), Refusal> {
+        if self.uid() == Some(currency.record.owner) {
+            return Ok(());
+        }
+        self.must_have(currency, needs)
+    }
+
+    fn own_member(&self, client: &NewClient) -> Result<(), Refusal> {
         match self.uid() {
             Some(uid) if !self.is_superuser() && uid != client.uid => {
-                let (process, owner) = (client.process, client.uid);
-                Err(Refusal::NotYourProcess { process, owner, uid })
+                let (member, owner) = (client.member, client.uid);
+                Err(Refusal::NotYours { member, owner, uid })
             }
             _ => Ok(()),
         }
     }
 
+    /// Not all of the kernel, or all that is left.
+    fn particular(&self, member: Member, what: &'static str) -> Result<(), Refusal> {
+        if member.outlives_boot() { Err(Refusal::BadMember { member, what }) } else { Ok(()) }
+    }
+
+    fn process(&self, client: &NewClient) -> Result<(), Refusal> {
+        let member = client.member;
+        let what = "be placed, be born or change hands as a process does";
+        member.process().ok_or(Refusal::BadMember { member, what }).map(drop)
+    }
+
+    fn known(&self, member: Member) -> Result<(), Refusal> {
+        let threads = member.process().is_some_and(|it| !self.ledger.threads_of(it).is_empty());
+        if threads || self.ledger.client_of_member(&member).is_some() {
+            return Ok(());
+        }
+        Err(Refusal::UnknownMember(member))
+    }
+
     fn not_yet_client(&self, client: &NewClient) -> Result<(), Refusal> {
-        let process = client.process;
-        match self.ledger.client_of(process) {
+        let member = client.member;
+        match self.ledger.founded_by(&member) {
             None => Ok(()),
-            Some(client) => Err(Refusal::AlreadyClient { process, client }),
+            Some(client) => Err(Refusal::AlreadyClient { member, client }),
         }
     }
 
@@ -419,6 +545,7 @@ impl Broker<'_> {
                 let left = HARD_TOTAL - (issued.hard - before);
                 Err(Refusal::HardExhausted { issuer, resource, left, amount })
             }
+            TicketKind::Transfer => Err(Refusal::TransferKind),
             _ => Ok(()),
         }
     }
@@ -457,6 +584,14 @@ fn is_name(name: &str) -> bool {
     first && name.len() <= NAME_LEN_MAX && name.chars().all(rest) && name != "base"
 }
 
+fn in_range(funding: &Funding) -> bool {
+    match funding.kind {
+        TicketKind::Soft => funding.amount <= AMOUNT_MAX,
+        TicketKind::Hard => funding.amount <= HARD_TOTAL,
+        TicketKind::Transfer => false,
+    }
+}
+
 fn check_placements(placements: &Placements) -> Result<(), Refusal> {
     let bad = |name: &str, why: &str| {
         Err(Refusal::BadPlacement { name: name.to_owned(), why: why.to_owned() })
@@ -464,10 +599,6 @@ fn check_placements(placements: &Placements) -> Result<(), Refusal> {
     if placements.levels.is_empty() {
         return bad("", "the path from base has no level");
     }
-    let in_range = |funding: &Funding| match funding.kind {
-        TicketKind::Soft => funding.amount <= AMOUNT_MAX,
-        TicketKind::Hard => funding.amount <= HARD_TOTAL,
-    };
     for level in &placements.levels {
         if !is_name(&level.name) {
             return bad(&level.name, "that is no name for a currency");

@@ -1,7 +1,7 @@
-//! The four primitive changes of which every operation consists. Each knows its inverse, so a
+//! The primitive changes of which every operation consists. Each knows its inverse, so a
 //! batch can be undone whole and a journal can be replayed without deciding again.
 
-use crate::{CurrencyId, CurrencyRecord, Home, PolicyKey, Ticket, TicketId};
+use crate::{CurrencyId, CurrencyRecord, Home, Member, PolicyKey, Ticket, TicketId};
 use serde::{Deserialize, Serialize};
 
 /// One thing in the ledger that became another: `None` before is a creation, `None` after a
@@ -36,6 +36,15 @@ pub enum Change {
         /// What it is.
         after: Option<Home>,
     },
+    /// Which client somebody has joined; `None` for who is where they belong.
+    Member {
+        /// Who.
+        member: Member,
+        /// Where it was.
+        before: Option<CurrencyId>,
+        /// Where it is.
+        after: Option<CurrencyId>,
+    },
 }
 
 impl Change {
@@ -50,6 +59,9 @@ impl Change {
             }
             Change::Home { key, before, after } => {
                 Change::Home { key, before: after, after: before }
+            }
+            Change::Member { member, before, after } => {
+                Change::Member { member, before: after, after: before }
             }
         }
     }

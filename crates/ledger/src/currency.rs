@@ -1,6 +1,6 @@
 //! Currencies, and the access rights that their brokers guard.
 
-use crate::{ProcessIdentity, Resource, TicketId};
+use crate::{Class, Member, ProcessIdentity, Resource, TicketId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -213,7 +213,7 @@ pub struct Issued {
     /// Sum of its hard tickets, at most [`HARD_TOTAL`](crate::HARD_TOTAL). What is missing to
     /// that total funds the soft-ticket subcurrency (paper 1, figure 4).
     pub hard: u64,
-    /// How many tickets these are.
+    /// How many tickets it has issued, of any kind.
     pub tickets: u64,
 }
 
@@ -231,13 +231,24 @@ pub enum Nature {
         /// Base tickets taken out of the owner's currencies for it, given back when it ends.
         loans: Vec<Loan>,
     },
-    /// A leaf that consumes: one process.
+    /// A leaf that consumes.
     Client {
-        /// The process.
-        process: ProcessIdentity,
+        /// Its first member, with which it ends. Others [join](crate::Intent::Join) and leave.
+        #[serde(flatten)]
+        founder: Member,
         /// Whether the funding policy put it here: then only the superuser can take it out.
         placed: bool,
+        /// How it competes.
+        #[serde(default, skip_serializing_if = "Class::is_host")]
+        class: Class,
     },
+}
+
+impl Nature {
+    /// A client that competes by its tickets and was not placed by the policy.
+    pub fn client(founder: impl Into<Member>) -> Nature {
+        Nature::Client { founder: founder.into(), placed: false, class: Class::Host }
+    }
 }
 
 /// Soft base tickets lent to a job by a currency (paper 1, 5.6).
@@ -270,6 +281,16 @@ pub struct CurrencyRecord {
     pub nature: Nature,
 }
 
+impl CurrencyRecord {
+    /// How it competes; who is no client is no guest.
+    pub fn class(&self) -> Class {
+        match self.nature {
+            Nature::Client { class, .. } => class,
+            _ => Class::Host,
+        }
+    }
+}
+
 /// A node of the funding graph: backed by tickets of other currencies, issuing its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Currency {
@@ -286,12 +307,22 @@ pub struct Currency {
 }
 
 impl Currency {
-    /// The process of a client currency.
-    pub fn process(&self) -> Option<ProcessIdentity> {
+    /// With whom a client began and will end.
+    pub fn founder(&self) -> Option<Member> {
         match self.record.nature {
-            Nature::Client { process, .. } => Some(process),
+            Nature::Client { founder, .. } => Some(founder),
             _ => None,
         }
+    }
+
+    /// The process that founded a client.
+    pub fn process(&self) -> Option<ProcessIdentity> {
+        self.founder().and_then(|founder| founder.process())
+    }
+
+    /// How it competes; who is no client is no guest.
+    pub fn class(&self) -> Class {
+        self.record.class()
     }
 
     /// Whether it is a leaf that consumes.

@@ -1,7 +1,8 @@
 //! What can be asked of the ledger, and by whom.
 
 use crate::{
-    CurrencyId, Funding, Mode, Placements, ProcessIdentity, Resource, Rights, Subject, TicketKind,
+    Class, CurrencyId, Funding, Member, Mode, Placements, ProcessIdentity, Resource, Rights,
+    Subject, TicketKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -30,15 +31,24 @@ pub enum Authority {
     Caller(Caller),
 }
 
-/// A process that is to become a client.
+/// Somebody who is to become a client, or a member of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewClient {
-    /// The process.
-    pub process: ProcessIdentity,
-    /// Its real uid, as observed.
+    /// Who.
+    #[serde(flatten)]
+    pub member: Member,
+    /// The owner's uid, as observed: the real uid of a process (a thread's, its process's), the
+    /// owner of a cgroup's directory.
     pub uid: u32,
-    /// Its real gid, as observed.
+    /// The gid, likewise.
     pub gid: u32,
+}
+
+impl NewClient {
+    /// A process and whose it is.
+    pub fn process(process: ProcessIdentity, uid: u32, gid: u32) -> NewClient {
+        NewClient { member: Member::Process(process), uid, gid }
+    }
 }
 
 /// A wish. The broker turns it into an [`Authorised`](crate::Authorised) operation or refuses.
@@ -110,25 +120,76 @@ pub enum Intent {
         /// Which kind.
         kind: TicketKind,
     },
-    /// Make a process a client with a ticket from `issuer`. The caller's own process (or
-    /// superuser); needs `i` on the issuer.
+    /// Make a process, a thread or a cgroup a client with a ticket from `issuer`. The caller's
+    /// own (or superuser); needs `i` on the issuer.
     Adopt {
-        /// Which process.
+        /// Which.
         client: NewClient,
         /// Who funds it.
         issuer: CurrencyId,
         /// With what; nothing leaves it frozen.
         funding: Vec<Funding>,
     },
-    /// Manage a client no longer. Needs `c` on it; superuser where the policy placed it.
+    /// Manage a client no longer; who had joined it is again where they belong. Needs `c` on it;
+    /// superuser where the policy placed it.
     Release {
         /// Which.
         client: CurrencyId,
     },
+    /// Let a process, a thread or a cgroup consume as part of a client from now on (paper 2,
+    /// 2.5: tags and `chcpures`), wherever it was. The caller's own (or superuser); to use a
+    /// client's share is to spend its tickets, so it needs to be the client's owner, or `i` on it.
+    Join {
+        /// Who.
+        member: NewClient,
+        /// What it joins.
+        client: CurrencyId,
+    },
+    /// Undo [`Join`](Intent::Join): the member is where it would be without. The member's owner,
+    /// or `c` on the client.
+    Leave {
+        /// Who.
+        member: NewClient,
+    },
+    /// Let a client compete as a host or as a guest (paper 4). Owner, or `c` on it.
+    SetClass {
+        /// Which.
+        client: CurrencyId,
+        /// As what.
+        class: Class,
+    },
+    /// A client that waits for another lends it all its tickets of a resource (paper 1, 5.3).
+    /// Owner, or `c` on the lender; the holder, who only gains, is not asked. Ends with
+    /// [`TakeBack`](Intent::TakeBack), with either client, or with the lender's user.
+    Transfer {
+        /// Who waits.
+        lender: CurrencyId,
+        /// For whom.
+        holder: CurrencyId,
+        /// Of what.
+        resource: Resource,
+    },
+    /// Undo [`Transfer`](Intent::Transfer). Owner, or `c` on the lender.
+    TakeBack {
+        /// Who lent.
+        lender: CurrencyId,
+        /// Of what.
+        resource: Resource,
+    },
+    /// See that the kernel's threads, or the processes that no other member covers, are a client
+    /// funded from base like anyone. Makes it where it is missing, and else leaves it as it is.
+    /// The system, or the superuser.
+    Ensure {
+        /// [`Member::Kernel`] or [`Member::Rest`].
+        #[serde(flatten)]
+        member: Member,
+        /// Its base tickets when it is made.
+        funding: Vec<Funding>,
+    },
     /// Run a process as a job funded from base, taken out of the caller's own currencies for as
     /// long as the job lives (paper 1, 4.4 and 5.6).
     Nice {
-        /// The caller's process; a client already, or a new one.
+        /// The caller's process, thread or cgroup; a client already, or a new one.
         client: NewClient,
         /// Of what.
         resource: Resource,
@@ -160,13 +221,17 @@ pub enum Intent {
         /// Its child.
         child: NewClient,
     },
-    /// System: a client is gone.
+    /// System: a member is gone, with the client that it founded; of a process also what its
+    /// threads have founded or joined.
     Exit {
         /// Which.
-        process: ProcessIdentity,
+        #[serde(flatten)]
+        member: Member,
     },
-    /// System: a client's real uid or gid changed; where there is a policy it is funded anew
-    /// (paper 1, 5.2).
+    /// System: a process's real uid or gid changed; where there is a policy its client is funded
+    /// anew (paper 1, 5.2). What had been arranged between clients of the former user ends: what
+    /// the process and its threads have joined or its threads founded, who joined its client, and
+    /// what it has lent.
     UserChanged {
         /// Which.
         client: NewClient,

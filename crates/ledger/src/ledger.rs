@@ -2,7 +2,8 @@
 
 use crate::{
     AMOUNT_MAX, BASE, Change, Currency, CurrencyId, CurrencyRecord, HARD_TOTAL, Home, ISSUED_MAX,
-    Loan, Mode, Nature, PolicyKey, ProcessIdentity, Resource, Rights, Ticket, TicketId, TicketKind,
+    Loan, Member, Mode, Nature, PolicyKey, ProcessIdentity, Resource, Rights, TRANSFER_AMOUNT,
+    Ticket, TicketId, TicketKind,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,11 +20,13 @@ pub struct Ledger {
     currencies: BTreeMap<CurrencyId, Currency>,
     tickets: BTreeMap<TicketId, Ticket>,
     homes: BTreeMap<PolicyKey, Home>,
+    joined: BTreeMap<Member, CurrencyId>,
     next_currency: u64,
     next_ticket: u64,
     version: u64,
     // Indexes, derived from the above.
-    by_process: BTreeMap<ProcessIdentity, CurrencyId>,
+    by_founder: BTreeMap<Member, CurrencyId>,
+    by_client: BTreeSet<(CurrencyId, Member)>,
     by_name: BTreeMap<(u32, String), CurrencyId>,
     owned: BTreeMap<u32, usize>,
     lent: BTreeMap<(CurrencyId, Resource), u64>,
@@ -34,7 +37,9 @@ impl PartialEq for Ledger {
         self.currencies == other.currencies
             && self.tickets == other.tickets
             && self.homes == other.homes
-            && self.by_process == other.by_process
+            && self.joined == other.joined
+            && self.by_founder == other.by_founder
+            && self.by_client == other.by_client
             && self.by_name == other.by_name
             && self.owned == other.owned
             && self.lent == other.lent
@@ -52,6 +57,9 @@ pub struct Snapshot {
     pub tickets: Vec<(TicketId, Ticket)>,
     /// Every currency that the policy keeps.
     pub homes: Vec<(PolicyKey, Home)>,
+    /// Everybody who has joined a client.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub joined: Vec<(Member, CurrencyId)>,
     /// The next unused cid.
     pub next_currency: u64,
     /// The next unused ticket id.
@@ -94,10 +102,12 @@ impl Ledger {
             currencies: BTreeMap::new(),
             tickets: BTreeMap::new(),
             homes: BTreeMap::new(),
+            joined: BTreeMap::new(),
             next_currency: 0,
             next_ticket: 0,
             version: 0,
-            by_process: BTreeMap::new(),
+            by_founder: BTreeMap::new(),
+            by_client: BTreeSet::new(),
             by_name: BTreeMap::new(),
             owned: BTreeMap::new(),
             lent: BTreeMap::new(),
@@ -159,14 +169,71 @@ impl Ledger {
         })
     }
 
-    /// The client of a process.
+    /// The client that a process has founded: its own, whatever it has joined since.
     pub fn client_of(&self, process: ProcessIdentity) -> Option<CurrencyId> {
-        self.by_process.get(&process).copied()
+        self.founded_by(&Member::Process(process))
     }
 
-    /// Every client and its process.
-    pub fn clients(&self) -> impl Iterator<Item = (ProcessIdentity, CurrencyId)> {
-        self.by_process.iter().map(|(process, id)| (*process, *id))
+    /// The client that a member has founded.
+    pub fn founded_by(&self, member: &Member) -> Option<CurrencyId> {
+        self.by_founder.get(member).copied()
+    }
+
+    /// The client as part of which a member consumes now: the one that it has joined, or else
+    /// founded.
+    pub fn client_of_member(&self, member: &Member) -> Option<CurrencyId> {
+        self.joined_by(member).or_else(|| self.founded_by(member))
+    }
+
+    /// The client that a member has joined.
+    pub fn joined_by(&self, member: &Member) -> Option<CurrencyId> {
+        self.joined.get(member).copied()
+    }
+
+    /// Everybody who has joined a client, in order of member.
+    pub fn joined(&self) -> impl Iterator<Item = (Member, CurrencyId)> {
+        self.joined.iter().map(|(member, id)| (*member, *id))
+    }
+
+    /// Those who have joined one client.
+    pub fn members(&self, client: CurrencyId) -> impl Iterator<Item = Member> {
+        // A process with the least numbers is the least member.
+        let least = ProcessIdentity { pid: 0, start_time_ticks: 0 };
+        self.by_client
+            .range((client, Member::Process(least))..)
+            .map_while(move |(id, member)| (*id == client).then_some(*member))
+    }
+
+    /// Every client and its founder, in order of founder.
+    pub fn clients(&self) -> impl Iterator<Item = (Member, CurrencyId)> {
+        self.by_founder.iter().map(|(founder, id)| (*founder, *id))
+    }
+
+    /// Every client that a process has founded, in order of process.
+    pub fn processes(&self) -> impl Iterator<Item = (ProcessIdentity, CurrencyId)> {
+        self.by_founder
+            .iter()
+            .map_while(|(founder, id)| founder.process().map(|process| (process, *id)))
+    }
+
+    /// The threads of a process that have founded or joined a client.
+    pub(crate) fn threads_of(&self, process: ProcessIdentity) -> BTreeSet<Member> {
+        let thread = |tid, start_time_ticks| {
+            Member::Thread(crate::ThreadIdentity { process, tid, start_time_ticks })
+        };
+        let all = thread(0, 0)..=thread(u32::MAX, u64::MAX);
+        let founders = self.by_founder.range(all.clone()).map(|(member, _)| *member);
+        founders.chain(self.joined.range(all).map(|(member, _)| *member)).collect()
+    }
+
+    /// The ticket by which a client has lent its own to another.
+    pub fn transfer_of(
+        &self,
+        lender: CurrencyId,
+        resource: &Resource,
+    ) -> Option<(TicketId, &Ticket)> {
+        self.issued(lender)
+            .find(|(_, ticket)| ticket.kind == TicketKind::Transfer && ticket.resource == *resource)
     }
 
     /// An owner's pure currency by name.
@@ -290,14 +357,23 @@ impl Ledger {
                 if now.map(|currency| &currency.record) != before.as_deref() {
                     return Err(format!("currency {id} is not what it was"));
                 }
-                let bare =
-                    |currency: &Currency| currency.backing.is_empty() && currency.issued.is_empty();
+                let bare = |currency: &Currency| {
+                    currency.backing.is_empty()
+                        && currency.issued.is_empty()
+                        && self.members(*id).next().is_none()
+                };
                 match after {
                     None if !now.is_some_and(bare) => {
-                        return Err(format!("currency {id} is removed with tickets left"));
+                        return Err(format!("currency {id} is removed with tickets or members"));
                     }
                     None => {}
-                    Some(record) => self.record_fits(*id, record)?,
+                    Some(record) => {
+                        let leaf = matches!(record.nature, Nature::Client { .. });
+                        if now.is_some_and(|currency| currency.is_client() != leaf) {
+                            return Err(format!("currency {id} becomes or ceases to be a client"));
+                        }
+                        self.record_fits(*id, record)?;
+                    }
                 }
             }
             Change::Ticket { id, before, after } => {
@@ -316,18 +392,30 @@ impl Ledger {
                     return Err(format!("the policy's currency for {key} is unknown"));
                 }
             }
+            Change::Member { member, before, after } => {
+                if self.joined_by(member) != *before {
+                    return Err(format!("{member} is not in the client that it was in"));
+                }
+                let client = |id| self.currencies.get(id).is_some_and(Currency::is_client);
+                if after.as_ref().is_some_and(|id| !client(id)) {
+                    return Err(format!("{member} joins what is no client"));
+                }
+                if after.is_some() && *after == self.founded_by(member) {
+                    return Err(format!("{member} joins the client that it founded"));
+                }
+            }
         }
         Ok(())
     }
 
     fn record_fits(&self, id: CurrencyId, record: &CurrencyRecord) -> Result<(), String> {
         let taken = match &record.nature {
-            Nature::Client { process, .. } => self.client_of(*process),
+            Nature::Client { founder, .. } => self.founded_by(founder),
             Nature::Base | Nature::Pure => self.named(record.owner, &record.name),
             Nature::Job { .. } => None,
         };
         if let Some(other) = taken.filter(|other| *other != id) {
-            return Err(format!("currency {id} has the name or process of {other}"));
+            return Err(format!("currency {id} has the name or founder of {other}"));
         }
         if (id == BASE) != (record.nature == Nature::Base) {
             return Err(format!("currency {id} is not the one base"));
@@ -342,10 +430,13 @@ impl Ledger {
         ticket: &Ticket,
     ) -> Result<(), String> {
         let Ticket { issuer, holder, resource, kind, amount } = ticket;
-        let from = self.currencies.get(issuer).filter(|currency| !currency.is_client());
-        let Some(from) = from.filter(|_| *holder != BASE && self.currencies.contains_key(holder))
-        else {
-            return Err(format!("ticket {} joins currencies that cannot be joined", id.0));
+        let joinable = |from: &Currency, to: &Currency| match kind {
+            TicketKind::Transfer => from.is_client() && to.is_client(),
+            TicketKind::Soft | TicketKind::Hard => !from.is_client() && to.id != BASE,
+        };
+        let (from, to) = match (self.currencies.get(issuer), self.currencies.get(holder)) {
+            (Some(from), Some(to)) if joinable(from, to) => (from, to),
+            _ => return Err(format!("ticket {} joins currencies that cannot be joined", id.0)),
         };
         let other = self.held(*holder, *issuer, resource, *kind);
         if other.is_some_and(|(other, _)| other != id) {
@@ -358,12 +449,19 @@ impl Ledger {
         let (most, left) = match kind {
             TicketKind::Soft => (AMOUNT_MAX, ISSUED_MAX - (issued.soft - freed)),
             TicketKind::Hard => (HARD_TOTAL, HARD_TOTAL - (issued.hard - freed)),
+            TicketKind::Transfer => {
+                let lent = self.transfer_of(from.id, resource);
+                if *amount != TRANSFER_AMOUNT || lent.is_some_and(|(other, _)| other != id) {
+                    return Err(format!("ticket {} lends what cannot be lent", id.0));
+                }
+                (TRANSFER_AMOUNT, TRANSFER_AMOUNT)
+            }
         };
         if *amount > most.min(left) {
             return Err(format!("ticket {} has {amount}, more than its issuer may", id.0));
         }
         let moved = before.is_none_or(|old| (old.issuer, old.holder) != (*issuer, *holder));
-        if moved && self.funds(*holder, *issuer) {
+        if moved && self.funds(to.id, *issuer) {
             return Err(format!("ticket {} closes a cycle", id.0));
         }
         Ok(())
@@ -375,6 +473,7 @@ impl Ledger {
             currencies: self.currencies.values().map(|c| (c.id, c.record.clone())).collect(),
             tickets: self.tickets.iter().map(|(id, ticket)| (*id, ticket.clone())).collect(),
             homes: self.homes.iter().map(|(key, home)| (key.clone(), home.clone())).collect(),
+            joined: self.joined().collect(),
             next_currency: self.next_currency,
             next_ticket: self.next_ticket,
         }
@@ -385,7 +484,7 @@ impl Ledger {
     /// # Errors
     /// [`Misfit`] where the snapshot contradicts itself.
     pub fn restore(snapshot: Snapshot) -> Result<Ledger, Misfit> {
-        let Snapshot { currencies, tickets, homes, next_currency, next_ticket } = snapshot;
+        let Snapshot { currencies, tickets, homes, joined, next_currency, next_ticket } = snapshot;
         let currencies = currencies.into_iter().map(|(id, record)| Change::Currency {
             id,
             before: None,
@@ -401,8 +500,13 @@ impl Ledger {
             before: None,
             after: Some(home),
         });
+        let joined = joined.into_iter().map(|(member, id)| Change::Member {
+            member,
+            before: None,
+            after: Some(id),
+        });
         let mut ledger = Ledger::empty();
-        ledger.replay(currencies.chain(tickets).chain(homes).collect())?;
+        ledger.replay(currencies.chain(tickets).chain(homes).chain(joined).collect())?;
         if !ledger.currencies.contains_key(&BASE) {
             return Err(Misfit { index: 0, why: "there is no base".to_owned() });
         }
@@ -466,13 +570,23 @@ impl Ledger {
                     self.homes.remove(&key);
                 }
             },
+            Change::Member { member, before, after } => {
+                if let Some(client) = before {
+                    self.by_client.remove(&(client, member));
+                    self.joined.remove(&member);
+                }
+                if let Some(client) = after {
+                    self.by_client.insert((client, member));
+                    self.joined.insert(member, client);
+                }
+            }
         }
     }
 
     fn index(&mut self, id: CurrencyId, record: &CurrencyRecord) {
         match &record.nature {
-            Nature::Client { process, .. } => {
-                self.by_process.insert(*process, id);
+            Nature::Client { founder, .. } => {
+                self.by_founder.insert(*founder, id);
             }
             Nature::Base | Nature::Pure => {
                 self.by_name.insert((record.owner, record.name.clone()), id);
@@ -490,8 +604,8 @@ impl Ledger {
 
     fn unindex(&mut self, id: CurrencyId, record: &CurrencyRecord) {
         match &record.nature {
-            Nature::Client { process, .. } => {
-                self.by_process.remove(process);
+            Nature::Client { founder, .. } => {
+                self.by_founder.remove(founder);
             }
             Nature::Base | Nature::Pure => {
                 let gone = self.by_name.remove(&(record.owner, record.name.clone()));
@@ -522,6 +636,7 @@ impl Ledger {
         match ticket.kind {
             TicketKind::Soft => totals.soft += ticket.amount,
             TicketKind::Hard => totals.hard += ticket.amount,
+            TicketKind::Transfer => {}
         }
     }
 
@@ -534,6 +649,7 @@ impl Ledger {
         match ticket.kind {
             TicketKind::Soft => totals.soft -= ticket.amount,
             TicketKind::Hard => totals.hard -= ticket.amount,
+            TicketKind::Transfer => {}
         }
         totals.tickets -= 1;
         if totals.tickets == 0 {

@@ -35,12 +35,17 @@ pub use ledger::{Ledger, Misfit, Snapshot};
 pub use member::{Class, Member, ThreadIdentity};
 pub use refusal::Refusal;
 pub use resource::{Resource, UnknownResource};
-pub use ticket::{AMOUNT_MAX, HARD_TOTAL, ISSUED_MAX, Ticket, TicketId, TicketKind};
+pub use ticket::{
+    AMOUNT_MAX, HARD_TOTAL, ISSUED_MAX, TRANSFER_AMOUNT, Ticket, TicketId, TicketKind,
+};
 
 /// The longest path of currencies below base that funding may make.
 pub const DEPTH_MAX: usize = 32;
-/// The most tickets that one currency may hold.
+/// The most tickets that one currency may hold, transfers not counted.
 pub const BACKERS_MAX: usize = 64;
+/// The most transfers that one client may hold. They do not count as backers, or whoever lends
+/// could keep the holder's owner from funding it.
+pub const TRANSFERS_MAX: usize = 256;
 /// The most grants that one currency may have.
 pub const GRANTS_MAX: usize = 64;
 /// The most pure currencies and jobs that one ordinary uid may own, so that nobody fills the

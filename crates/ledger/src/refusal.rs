@@ -2,7 +2,7 @@
 
 use crate::{
     AMOUNT_MAX, BACKERS_MAX, CURRENCIES_PER_OWNER_MAX, CurrencyId, DEPTH_MAX, GRANTS_MAX,
-    HARD_TOTAL, ISSUED_MAX, NAME_LEN_MAX, ProcessIdentity, Resource, Rights,
+    HARD_TOTAL, ISSUED_MAX, Member, NAME_LEN_MAX, ProcessIdentity, Resource, Rights, TRANSFERS_MAX,
 };
 
 /// A refusal: nothing was changed.
@@ -14,6 +14,20 @@ pub enum Refusal {
     /// No client for a process.
     #[error("{0} is no client of this allot")]
     UnknownProcess(ProcessIdentity),
+    /// Neither a client nor in one.
+    #[error("{0} has founded or joined no client of this allot")]
+    UnknownMember(Member),
+    /// It has joined no client.
+    #[error("{0} has joined no client that it could leave; to end its own, release it")]
+    NotJoined(Member),
+    /// Somebody who cannot do that, or to whom it cannot be done.
+    #[error("{member} cannot {what}")]
+    BadMember {
+        /// Who.
+        member: Member,
+        /// What.
+        what: &'static str,
+    },
     /// No such ticket.
     #[error("{holder} holds no {resource} ticket of that kind from {issuer}")]
     UnknownTicket {
@@ -67,11 +81,11 @@ pub enum Refusal {
         /// Asked group.
         group: u32,
     },
-    /// Somebody else's process.
-    #[error("{process} belongs to uid {owner}, not to you (uid {uid})")]
-    NotYourProcess {
+    /// Somebody else's process, thread or cgroup.
+    #[error("{member} belongs to uid {owner}, not to you (uid {uid})")]
+    NotYours {
         /// Which.
-        process: ProcessIdentity,
+        member: Member,
         /// Whose.
         owner: u32,
         /// Who asked.
@@ -150,8 +164,35 @@ pub enum Refusal {
     #[error("funding {0} there would make a path of more than {DEPTH_MAX} currencies from base")]
     TooDeep(CurrencyId),
     /// A client cannot issue.
-    #[error("{0} is a client: it can be funded but it issues no tickets")]
+    #[error(
+        "{0} is a client: it can be funded but it issues no tickets; it can lend those that it \
+         holds: allot transfer"
+    )]
     ClientIssues(CurrencyId),
+    /// A transfer is no funding.
+    #[error("a transfer ticket is made by lending (transfer) and ends by taking back")]
+    TransferKind,
+    /// It has lent these tickets already.
+    #[error("client {lender} has already lent its {resource} tickets to {holder}")]
+    AlreadyLent {
+        /// Who.
+        lender: CurrencyId,
+        /// To whom.
+        holder: CurrencyId,
+        /// Of what.
+        resource: Resource,
+    },
+    /// It has lent nothing.
+    #[error("client {lender} has lent no {resource} tickets")]
+    NotLent {
+        /// Who.
+        lender: CurrencyId,
+        /// Of what.
+        resource: Resource,
+    },
+    /// Too many lend to one.
+    #[error("{TRANSFERS_MAX} clients already lend to {0}; no more can")]
+    TooManyTransfers(CurrencyId),
     /// Base needs no funding.
     #[error("base holds no tickets: it is what the machine has")]
     BaseHolds,
@@ -176,11 +217,11 @@ pub enum Refusal {
         /// How many.
         holders: usize,
     },
-    /// A process is a client already.
-    #[error("{process} is a client already: {client}; fund or unfund that")]
+    /// A member is a client already.
+    #[error("{member} is a client already: {client}; fund or unfund that")]
     AlreadyClient {
         /// Which.
-        process: ProcessIdentity,
+        member: Member,
         /// Its client.
         client: CurrencyId,
     },
@@ -261,21 +302,25 @@ impl Refusal {
         match self {
             Refusal::UnknownCurrency(_)
             | Refusal::UnknownProcess(_)
+            | Refusal::UnknownMember(_)
             | Refusal::UnknownTicket { .. } => "unknown",
             Refusal::Forbidden { .. }
             | Refusal::NotOwner { .. }
             | Refusal::NotSuperuser(_)
             | Refusal::NotSelf { .. }
-            | Refusal::NotYourProcess { .. }
+            | Refusal::NotYours { .. }
             | Refusal::AboveDefault { .. } => "forbidden",
             Refusal::Cycle { .. } => "cycle",
             Refusal::BadName(_)
             | Refusal::AmountTooLarge(_)
+            | Refusal::BadMember { .. }
+            | Refusal::TransferKind
             | Refusal::NiceNothing
             | Refusal::BadPlacement { .. } => "invalid",
             Refusal::TooManyCurrencies(_)
             | Refusal::TooManyGrants(_)
             | Refusal::TooManyBackers(_)
+            | Refusal::TooManyTransfers(_)
             | Refusal::IssuedTooMuch { .. }
             | Refusal::HardExhausted { .. }
             | Refusal::TooDeep(_) => "limit",
@@ -287,6 +332,9 @@ impl Refusal {
             | Refusal::StillFunds { .. }
             | Refusal::AlreadyClient { .. }
             | Refusal::Lent(_)
+            | Refusal::AlreadyLent { .. }
+            | Refusal::NotLent { .. }
+            | Refusal::NotJoined(_)
             | Refusal::NothingToLend { .. }
             | Refusal::BelowLent { .. }
             | Refusal::NoOwnHome(_) => "conflict",

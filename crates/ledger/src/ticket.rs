@@ -13,6 +13,9 @@ pub const AMOUNT_MAX: u64 = 1_000_000_000;
 /// product of a value and an amount within 128 bits with room to spare.
 pub const ISSUED_MAX: u64 = 1 << 50;
 
+/// The amount of a transfer ticket, the only one that its issuer issues for a resource.
+pub const TRANSFER_AMOUNT: u64 = 1;
+
 /// Identifies a ticket. Never used again once its ticket is revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -26,10 +29,14 @@ pub enum TicketKind {
     Soft,
     /// A fixed share: the amount over [`HARD_TOTAL`].
     Hard,
+    /// All that the issuer has, a client that waits for the holder and has lent it its tickets
+    /// (Waldspurger and Weihl 1994; paper 1, 5.3). Meanwhile the issuer itself is worth nothing.
+    Transfer,
 }
 
 /// A right to `resource`, issued by one currency and backing another. A holder has at most one
-/// ticket of each issuer, resource and kind.
+/// ticket of each issuer, resource and kind; a client issues at most one for each resource, a
+/// transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
     /// Whose value it divides.
@@ -40,7 +47,7 @@ pub struct Ticket {
     pub resource: Resource,
     /// Relative or fixed.
     pub kind: TicketKind,
-    /// Soft: 0 to [`AMOUNT_MAX`]; hard: 0 to [`HARD_TOTAL`]. 0 funds nothing: a client with
-    /// only such tickets is frozen (paper 3, future work).
+    /// Soft: 0 to [`AMOUNT_MAX`]; hard: 0 to [`HARD_TOTAL`]; transfer: [`TRANSFER_AMOUNT`]. 0
+    /// funds nothing: a client with only such tickets is frozen (paper 3, future work).
     pub amount: u64,
 }

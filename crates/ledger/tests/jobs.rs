@@ -26,9 +26,9 @@ fn nice_takes_from_the_callers_currency_and_its_end_gives_back() {
     let child = ledger.client_of(process(11)).unwrap();
     assert_eq!(tickets(&ledger, child, job), Some(JOB_SHARE));
     assert_eq!(tickets(&ledger, job, BASE), Some(30));
-    perform(&mut ledger, &Authority::System, Intent::Exit { process: process(10) });
+    perform(&mut ledger, &Authority::System, Intent::Exit { member: process(10).into() });
     assert_eq!(tickets(&ledger, job, BASE), Some(30));
-    perform(&mut ledger, &Authority::System, Intent::Exit { process: process(11) });
+    perform(&mut ledger, &Authority::System, Intent::Exit { member: process(11).into() });
     assert_eq!(ledger, before, "all is as it was");
 }
 
@@ -90,7 +90,7 @@ fn a_fork_on_anothers_tickets_shares_them_in_a_family() {
     assert_eq!(ledger.issued(family).count(), 4, "all four share it, however often it forked");
     let before = ledger.currency_count();
     for pid in 1..5 {
-        perform(&mut ledger, &Authority::System, Intent::Exit { process: process(pid) });
+        perform(&mut ledger, &Authority::System, Intent::Exit { member: process(pid).into() });
     }
     assert!(ledger.currency(family).is_none(), "a family ends with its last member");
     assert_eq!(ledger.currency_count(), before - 5);
@@ -154,7 +154,7 @@ fn base_tickets_are_set_within_the_default_and_kept() {
     assert_eq!(refusal(&mut ledger, &user(1), set(1, 101)), Refusal::AboveDefault { given: 100 });
     assert_eq!(refusal(&mut ledger, &user(2), set(1, 1)).code(), "forbidden");
     // Logging out and in again changes nothing.
-    perform(&mut ledger, &Authority::System, Intent::Exit { process: process(1) });
+    perform(&mut ledger, &Authority::System, Intent::Exit { member: process(1).into() });
     place(&mut ledger, 2, per_user(1));
     assert_eq!(tickets(&ledger, home(&ledger, 1), BASE), Some(40));
     perform(&mut ledger, &root(), set(1, 500));
@@ -184,7 +184,7 @@ fn base_tickets_count_what_is_lent() {
     assert_eq!(refusal(&mut ledger, &user(1), set(30)), Refusal::BelowLent { uid: 1, lent: 30 });
     perform(&mut ledger, &user(1), set(80));
     assert_eq!(tickets(&ledger, home(&ledger, 1), BASE), Some(50));
-    perform(&mut ledger, &Authority::System, Intent::Exit { process: process(10) });
+    perform(&mut ledger, &Authority::System, Intent::Exit { member: process(10).into() });
     assert_eq!(tickets(&ledger, home(&ledger, 1), BASE), Some(80));
 }
 

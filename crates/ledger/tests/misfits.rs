@@ -3,13 +3,16 @@
 
 mod common;
 
-use allot_ledger::{BASE, Ledger, Nature, Snapshot, TicketId};
+use allot_ledger::{BASE, CurrencyRecord, Ledger, Nature, Snapshot, TicketId, TicketKind};
 use common::*;
 
 fn snapshot() -> Snapshot {
     let mut ledger = Ledger::new(0, 0);
-    place(&mut ledger, 1, per_user(1));
-    place(&mut ledger, 2, per_user(2));
+    let lender = place(&mut ledger, 1, per_user(1));
+    let holder = place(&mut ledger, 2, per_user(2));
+    place(&mut ledger, 4, per_user(3));
+    perform(&mut ledger, &user(1), transfer(lender, holder));
+    perform(&mut ledger, &root(), join(new_client(3, 0), holder));
     let own = home(&ledger, 1);
     let below = perform(&mut ledger, &user(1), create("below", 1)).unwrap();
     perform(&mut ledger, &user(1), fund(below, own, soft(5)));
@@ -49,13 +52,28 @@ fn spoilt_snapshots_do_not_fit() {
         let client = snapshot.currencies.iter().find(|(_, record)| record.name.is_empty());
         snapshot.tickets[0].1.issuer = client.unwrap().0;
     });
-    assert_misfit("name or process", |snapshot| {
+    assert_misfit("name or founder", |snapshot| {
         let name = snapshot.currencies[0].1.name.clone();
         snapshot.currencies.last_mut().unwrap().1.name = name;
         snapshot.currencies.last_mut().unwrap().1.owner = 0;
     });
     assert_misfit("not the one base", |snapshot| {
         snapshot.currencies.last_mut().unwrap().1.nature = Nature::Base;
+    });
+    assert_misfit("lends what cannot be lent", |snapshot| {
+        let lent = snapshot.tickets.iter().find(|(_, t)| t.kind == TicketKind::Transfer);
+        let mut again = lent.unwrap().1.clone();
+        let client = |(_, it): &&(_, CurrencyRecord)| it.name.is_empty() && it.owner == 3;
+        again.holder = snapshot.currencies.iter().find(client).unwrap().0;
+        snapshot.tickets.push((nothing_of, again));
+    });
+    assert_misfit("joins what is no client", |snapshot| snapshot.joined[0].1 = BASE);
+    assert_misfit("joins the client that it founded", |snapshot| {
+        snapshot.joined[0].0 = process(2).into();
+    });
+    assert_misfit("not in the client that it was in", |snapshot| {
+        let again = snapshot.joined[0];
+        snapshot.joined.push(again);
     });
     assert_misfit("unknown", |snapshot| {
         snapshot.homes[0].1.currency = allot_ledger::CurrencyId(999);

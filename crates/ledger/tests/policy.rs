@@ -16,7 +16,7 @@ fn level(key: PolicyKey, name: &str, owner: u32, amount: u64) -> Placement {
 
 fn place(ledger: &mut Ledger, pid: u32, levels: Vec<Placement>) {
     let process = ProcessIdentity { pid, start_time_ticks: 1 };
-    let client = NewClient { process, uid: 1000, gid: 1000 };
+    let client = NewClient::process(process, 1000, 1000);
     let placements = Placements { levels, process: soft(100) };
     let intent = Intent::Place { client, placements };
     let authorised = decide(ledger, Authority::System, intent).expect("a good policy");

@@ -325,5 +325,11 @@ fn kind(intent: &Intent) -> &'static str {
         Intent::Fork { .. } => "fork",
         Intent::Exit { .. } => "exit",
         Intent::UserChanged { .. } => "user_changed",
+        Intent::Join { .. } => "join",
+        Intent::Leave { .. } => "leave",
+        Intent::SetClass { .. } => "set_class",
+        Intent::Transfer { .. } => "transfer",
+        Intent::TakeBack { .. } => "take_back",
+        Intent::Ensure { .. } => "ensure",
     }
 }

@@ -4,8 +4,8 @@
 use crate::fraction::Fraction;
 use crate::model::{Model, Values};
 use ledger::{
-    AMOUNT_MAX, BACKERS_MAX, BASE, Change, CurrencyId, DEPTH_MAX, HARD_TOTAL, ISSUED_MAX, Issued,
-    Ledger, Misfit, Nature, Resource, TicketKind,
+    AMOUNT_MAX, BACKERS_MAX, BASE, Change, Currency, CurrencyId, DEPTH_MAX, HARD_TOTAL, ISSUED_MAX,
+    Issued, Ledger, Member, Misfit, Nature, Resource, TRANSFER_AMOUNT, TRANSFERS_MAX, TicketKind,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use valuation::{Graph, WHOLE};
@@ -220,6 +220,7 @@ pub fn audit_books(ledger: &Ledger) -> Result<(), Fault> {
                 total.hard += ticket.amount;
                 HARD_TOTAL
             }
+            TicketKind::Transfer => TRANSFER_AMOUNT,
         };
         hold!(Books, ticket.amount <= most, "ticket {} has {}", id.0, ticket.amount);
         let one = (ticket.holder, ticket.issuer, ticket.resource.clone(), ticket.kind);
@@ -260,10 +261,17 @@ pub fn audit_books(ledger: &Ledger) -> Result<(), Fault> {
                     hold!(Books, kept == Some(amount), "job {id} was lent {amount}, has {kept:?}");
                 }
             }
-            Nature::Client { process, .. } => {
-                hold!(Books, currency.issued.is_empty(), "client {id} issues tickets");
-                hold!(Books, ledger.client_of(*process) == Some(id), "{process} is not {id}");
-                clients.push((*process, id));
+            Nature::Client { founder, .. } => {
+                let mut lends = BTreeSet::new();
+                for (_, ticket) in ledger.issued(id) {
+                    let fits = ticket.kind == TicketKind::Transfer
+                        && ticket.amount == TRANSFER_AMOUNT
+                        && ledger.currency(ticket.holder).is_some_and(Currency::is_client);
+                    hold!(Books, fits, "client {id} issues {ticket:?}");
+                    hold!(Books, lends.insert(&ticket.resource), "{id} lends to two");
+                }
+                hold!(Books, ledger.founded_by(founder) == Some(id), "{founder} is not {id}");
+                clients.push((*founder, id));
             }
         }
         if matches!(record.nature, Nature::Base | Nature::Pure) {
@@ -271,10 +279,26 @@ pub fn audit_books(ledger: &Ledger) -> Result<(), Fault> {
             hold!(Books, named == Some(id), "{} names {named:?}, not {id}", record.name);
             hold!(Books, names.insert((record.owner, &record.name)), "two {}", record.name);
         }
-        hold!(Books, currency.backing.len() <= BACKERS_MAX, "{id} holds too many tickets");
+        let (transfers, backers): (Vec<_>, Vec<_>) =
+            ledger.backing(id).partition(|(_, ticket)| ticket.kind == TicketKind::Transfer);
+        hold!(Books, backers.len() <= BACKERS_MAX, "{id} holds too many tickets");
+        hold!(Books, transfers.len() <= TRANSFERS_MAX, "too many lend to {id}");
     }
     clients.sort_unstable();
-    hold!(Books, ledger.clients().eq(clients), "the index of processes");
+    hold!(Books, ledger.clients().eq(clients), "the index of founders");
+    let mut joined: BTreeMap<CurrencyId, Vec<Member>> = BTreeMap::new();
+    for (member, client) in ledger.joined() {
+        let is_client = ledger.currency(client).is_some_and(Currency::is_client);
+        hold!(Books, is_client, "{member} has joined {client}, no client");
+        hold!(Books, ledger.founded_by(&member) != Some(client), "{member} joined its own");
+        let now = ledger.client_of_member(&member);
+        hold!(Books, now == Some(client), "{member} is in {now:?}, not {client}");
+        joined.entry(client).or_default().push(member);
+    }
+    for currency in ledger.currencies() {
+        let listed = joined.remove(&currency.id).unwrap_or_default();
+        hold!(Books, ledger.members(currency.id).eq(listed), "the members of {}", currency.id);
+    }
     for ((lender, resource), amount) in lent {
         let kept = ledger.lent(lender, &resource);
         hold!(Books, kept == amount, "{lender} lent {amount} {resource}, counted {kept}");

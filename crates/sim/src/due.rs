@@ -16,6 +16,8 @@
 //!   issuer is the last level of a path on which the policy places them, or the family of one
 //!   of them); else `amount / soft` of what the issuer's soft-ticket subcurrency is due, which
 //!   is `(1000 - hard) / 1000` of what the issuer is due,
+//! - transfer: all that the issuer is due, a client that lends: it is due nothing itself, while
+//!   all its tickets, and the holder's, count as active here;
 //!
 //! where `soft` and `hard` are the totals that the issuer has issued, and in addition what *U*
 //! has not taken up of what the policy gives: for each level of *U*'s paths that the issuer
@@ -26,7 +28,7 @@
 use crate::fraction::Fraction;
 use ledger::{
     BASE, Currency, CurrencyId, Funding, HARD_TOTAL, Ledger, Nature, Placements, PolicyKey,
-    ProcessIdentity, Resource, Rights, Subject, TicketKind,
+    ProcessIdentity, Resource, Rights, Subject, Ticket, TicketKind,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,7 +58,8 @@ pub fn dues(ledger: &Ledger, party: &Party) -> Dues {
         let mut known = BTreeMap::from([(BASE, Fraction::one())]);
         for currency in ledger.currencies() {
             let id = currency.id;
-            if id == BASE || currency.is_job() || currency.record.owner == party.uid {
+            let other = id == BASE || currency.is_job() || currency.record.owner == party.uid;
+            if other || lends(ledger, id, resource) {
                 continue;
             }
             let due = reckoning.due(id, resource, &mut known);
@@ -66,6 +69,12 @@ pub fn dues(ledger: &Ledger, party: &Party) -> Dues {
         }
     }
     dues
+}
+
+/// What a client has lent is the holder's due, not its own.
+fn lends(ledger: &Ledger, id: CurrencyId, resource: &Resource) -> bool {
+    let transfer = |ticket: &Ticket| ticket.kind == TicketKind::Transfer;
+    ledger.issued(id).any(|(_, ticket)| transfer(ticket) && ticket.resource == *resource)
 }
 
 /// The first that is due less than it was.
@@ -133,6 +142,8 @@ impl<'a> Reckoning<'a> {
             }
             let whole = self.due(issuer, resource, known);
             let part = match ticket.kind {
+                // The lender's own due is its owner's doing, and nobody's who may take it back.
+                TicketKind::Transfer => whole,
                 TicketKind::Hard => whole.times(ticket.amount, HARD_TOTAL),
                 TicketKind::Soft => {
                     let hard = self.total(issuer, resource, TicketKind::Hard).min(HARD_TOTAL);

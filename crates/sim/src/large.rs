@@ -35,11 +35,7 @@ pub fn random_ledger(rng: &mut impl RngCore, currencies: usize, depth: usize) ->
                 group: 1,
                 mode: Mode::PRIVATE,
                 grants: Vec::new(),
-                nature: if client {
-                    Nature::Client { process, placed: false }
-                } else {
-                    Nature::Pure
-                },
+                nature: if client { Nature::client(process) } else { Nature::Pure },
             })),
         });
         let mut level = 0;

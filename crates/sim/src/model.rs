@@ -1,11 +1,12 @@
 //! The naive model: what the papers' rules say that everybody is due, in exact fractions.
 //!
-//! Written from paper 1 (2.1, 3.3, figure 4) and from nothing else: it takes the ledger's bare
+//! Written from paper 1 (2.1, 3.3, figure 4; transfers, 5.3) and paper 4 (guests) and from nothing
+//! else: it takes the ledger's bare
 //! lists of currencies and tickets, makes every soft-ticket subcurrency a node of its own, and
 //! computes everything from the root down, from scratch, each time.
 
 use crate::fraction::Fraction;
-use ledger::{BASE, CurrencyId, HARD_TOTAL, Ledger, Resource, TicketKind};
+use ledger::{BASE, Class, CurrencyId, HARD_TOTAL, Ledger, Resource, TicketKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A node of the graph with its subcurrencies made explicit.
@@ -33,6 +34,11 @@ pub struct Model {
     order: Vec<usize>,
     // Whether what a node issues are hard tickets, of which there are always 1000.
     issues_hard: Vec<bool>,
+    // Whether a node is a client that has lent all that it holds, to the holder of the only
+    // ticket that it issues.
+    lends: Vec<bool>,
+    // Whether a node is a guest.
+    guest: Vec<bool>,
 }
 
 /// Who is active and what everybody is worth.
@@ -67,7 +73,9 @@ impl Model {
             let amount = HARD_TOTAL.checked_sub(*issued).expect("at most 1000 hard tickets");
             backing[places[&Name::SoftTix(*id)]].push(Backing { issuer, amount });
         }
+        let mut lends = vec![false; names.len()];
         for ticket in tickets {
+            lends[places[&Name::Currency(ticket.issuer)]] |= ticket.kind == TicketKind::Transfer;
             let soft_tix = ticket.kind == TicketKind::Soft && hard.contains_key(&ticket.issuer);
             let issuer =
                 if soft_tix { Name::SoftTix(ticket.issuer) } else { Name::Currency(ticket.issuer) };
@@ -76,19 +84,33 @@ impl Model {
             backing[holder].push(Backing { issuer, amount: ticket.amount });
         }
         let order = from_the_top(&backing)?;
-        Some(Model { names, places, backing, order, issues_hard })
+        let guest = names
+            .iter()
+            .map(|name| match name {
+                Name::Currency(id) => {
+                    ledger.currency(*id).is_some_and(|currency| currency.class() == Class::Guest)
+                }
+                Name::SoftTix(_) => false,
+            })
+            .collect();
+        Some(Model { names, places, backing, order, issues_hard, lends, guest })
     }
 
     /// Who is worth what while `clients` compete.
     pub fn now(&self, clients: &BTreeSet<CurrencyId>) -> Values {
+        // A client that lends competes with nothing itself.
         let mut active: Vec<bool> = self
             .names
             .iter()
-            .map(|name| matches!(name, Name::Currency(id) if clients.contains(id)))
+            .zip(&self.lends)
+            .map(|(name, lends)| {
+                matches!(name, Name::Currency(id) if clients.contains(id)) && !lends
+            })
             .collect();
         // Issuers of what backs the active are active; a subcurrency's currency is, whatever
-        // the subcurrency still gets.
+        // the subcurrency still gets. No guest ever is.
         for &holder in self.order.iter().rev() {
+            active[holder] &= !self.guest[holder];
             if active[holder] {
                 let soft_tix = matches!(self.names[holder], Name::SoftTix(_));
                 for ticket in &self.backing[holder] {
@@ -104,8 +126,10 @@ impl Model {
 
     /// What everybody is worth when every ticket is active, and of the hard ones all 1000.
     pub fn guaranteed(&self) -> Values {
-        let active = vec![true; self.names.len()];
-        let mut total = self.totals(&active);
+        let mut total = self.totals(&vec![true; self.names.len()]);
+        // A guest's tickets count, so that others are sure of no more than they will have when
+        // it is a host again; it is worth nothing itself.
+        let active: Vec<bool> = self.guest.iter().map(|guest| !guest).collect();
         for (place, hard) in self.issues_hard.iter().enumerate() {
             if *hard {
                 total[place] = HARD_TOTAL;
@@ -121,14 +145,29 @@ impl Model {
             values[place] = match self.names[place] {
                 Name::Currency(BASE) => Fraction::one(),
                 Name::SoftTix(_) => Fraction::zero(),
+                Name::Currency(_) if self.guest[place] => Fraction::zero(),
                 Name::Currency(_) => self.backing[place]
                     .iter()
-                    .filter(|ticket| self.issues_hard[ticket.issuer])
-                    .map(|ticket| values[ticket.issuer].times(ticket.amount, HARD_TOTAL))
+                    .filter_map(|ticket| {
+                        let whole = &values[ticket.issuer];
+                        if self.lends[ticket.issuer] {
+                            return Some(whole.clone());
+                        }
+                        let hard = self.issues_hard[ticket.issuer];
+                        hard.then(|| whole.times(ticket.amount, HARD_TOTAL))
+                    })
                     .fold(Fraction::zero(), |sum, value| sum.plus(&value)),
             };
         }
-        Values { active: vec![true; self.names.len()], values }
+        self.owned(vec![true; self.names.len()], values)
+    }
+
+    /// With what each keeps: who lends keeps nothing.
+    fn owned(&self, active: Vec<bool>, mut values: Vec<Fraction>) -> Values {
+        for (value, _) in values.iter_mut().zip(&self.lends).filter(|(_, lends)| **lends) {
+            *value = Fraction::zero();
+        }
+        Values { active, values }
     }
 
     fn totals(&self, active: &[bool]) -> Vec<u64> {
@@ -163,7 +202,7 @@ impl Model {
             }
             values[place] = value;
         }
-        Values { active, values }
+        self.owned(active, values)
     }
 
     fn is_soft_tix(&self, place: usize) -> bool {
@@ -229,7 +268,8 @@ impl Values {
         self.active[place]
     }
 
-    /// Its value as a part of base's.
+    /// Its value as a part of base's: of what the tickets that it holds are worth, what it has
+    /// not lent.
     pub fn value(&self, place: usize) -> &Fraction {
         &self.values[place]
     }

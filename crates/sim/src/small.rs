@@ -98,8 +98,7 @@ impl Search {
             let pid = number as u32;
             let process = ProcessIdentity { pid, start_time_ticks: id };
             let client = number > set.pure;
-            let nature =
-                if client { Nature::Client { process, placed: false } } else { Nature::Pure };
+            let nature = if client { Nature::client(process) } else { Nature::Pure };
             let record = CurrencyRecord {
                 name: if client { String::new() } else { format!("c{number}") },
                 owner: 1,

@@ -4,7 +4,7 @@
 
 use crate::due::{Party, power};
 use ledger::{
-    Authority, BASE, Caller, Change, CurrencyId, Funding, Intent, Ledger, Mode, NewClient,
+    Authority, BASE, Caller, Change, CurrencyId, Funding, Intent, Ledger, Member, Mode, NewClient,
     Placement, Placements, PolicyKey, ProcessIdentity, Refusal, Resource, Rights, Subject,
     TicketKind, decide,
 };
@@ -169,13 +169,13 @@ impl World {
                 },
             )),
             18 | 19 => Some((Authority::System, self.fork(process?))),
-            20 => Some((Authority::System, Intent::Exit { process: process? })),
+            20 => Some((Authority::System, Intent::Exit { member: process?.into() })),
             _ => {
                 let (uid, gid) = match user.uid {
                     0 => self.login(&mut dice),
                     uid => (uid, gid),
                 };
-                let client = NewClient { process: process?, uid, gid };
+                let client = NewClient::process(process?, uid, gid);
                 let placements = Some(self.placements(uid, gid));
                 let placements = placements.filter(|_| !dice.one_in(4));
                 Some((Authority::System, Intent::UserChanged { client, placements }))
@@ -197,10 +197,12 @@ impl World {
             | Intent::Place { client, .. }
             | Intent::Fork { child: client, .. }
             | Intent::UserChanged { client, .. } => {
-                self.next_pid = self.next_pid.max(client.process.pid + 1);
-                self.processes.insert(client.process, Process { uid: client.uid, gid: client.gid });
+                if let Some(process) = client.member.process() {
+                    self.next_pid = self.next_pid.max(process.pid + 1);
+                    self.processes.insert(process, Process { uid: client.uid, gid: client.gid });
+                }
             }
-            Intent::Exit { process } => {
+            Intent::Exit { member: Member::Process(process) } => {
                 self.processes.remove(process);
             }
             _ => {}
@@ -219,8 +221,8 @@ impl World {
             for gid in user.groups {
                 let client = self.new_process(user.uid, gid);
                 let placements = self.placements(user.uid, gid);
-                let process = client.process;
-                for intent in [Intent::Place { client, placements }, Intent::Exit { process }] {
+                let member = client.member;
+                for intent in [Intent::Place { client, placements }, Intent::Exit { member }] {
                     let act = Act { user: 0, authority: Authority::System, intent };
                     changes.extend(self.perform(&act).expect("the system may"));
                 }
@@ -285,7 +287,7 @@ impl World {
     fn new_process(&self, uid: u32, gid: u32) -> NewClient {
         let pid = self.next_pid;
         let process = ProcessIdentity { pid, start_time_ticks: u64::from(pid) };
-        NewClient { process, uid, gid }
+        NewClient::process(process, uid, gid)
     }
 
     fn processes_of(&self, uid: u32) -> Vec<ProcessIdentity> {
@@ -398,7 +400,7 @@ impl World {
     fn nice(&self, user: &User, gid: u32, dice: &mut Dice) -> Intent {
         let process = dice.among(&self.processes_of(user.uid)).filter(|_| !dice.one_in(3));
         let client = match process {
-            Some(process) => NewClient { process, uid: user.uid, gid },
+            Some(process) => NewClient::process(process, user.uid, gid),
             None => self.new_process(user.uid, gid),
         };
         let resource = if dice.one_in(5) { Resource::Memory } else { Resource::Cpu };
@@ -447,6 +449,7 @@ fn random_amount(kind: TicketKind, dice: &mut Dice) -> u64 {
         TicketKind::Soft if dice.one_in(8) => soft[dice.below(soft.len())],
         TicketKind::Soft => soft[dice.below(soft.len() - 2)],
         TicketKind::Hard => hard[dice.below(hard.len())],
+        TicketKind::Transfer => ledger::TRANSFER_AMOUNT,
     }
 }
 

@@ -91,7 +91,7 @@ fn shrinking_leaves_what_is_needed() {
         let niced = trace.acts().iter().any(|act| {
             let Intent::Fork { parent, .. } = &act.intent else { return false };
             trace.acts().iter().any(|other| {
-                matches!(&other.intent, Intent::Nice { client, .. } if client.process == *parent)
+                matches!(&other.intent, Intent::Nice { client, .. } if client.member == (*parent).into())
             })
         });
         niced.then(|| Box::new(trace))

@@ -44,11 +44,7 @@ fn graph(currencies: usize) -> (Graph, Vec<CurrencyId>) {
                     group: 1,
                     mode: Mode::PRIVATE,
                     grants: Vec::new(),
-                    nature: if last {
-                        Nature::Client { process, placed: false }
-                    } else {
-                        Nature::Pure
-                    },
+                    nature: if last { Nature::client(process) } else { Nature::Pure },
                 })),
             });
             let ticket = Ticket {

@@ -11,6 +11,11 @@
 //! 4. Soft tickets divide the value of the soft-ticket subcurrency in proportion to the active
 //!    amounts. Where it has no hard tickets left and no hard ticket is active, it has all.
 //! 5. A currency's value is the sum of the values of the tickets that it holds.
+//! 6. A client that has lent its tickets (a *transfer*, paper 1, 5.3) is, for these rules, a
+//!    currency with one ticket: all that it would be worth is the holder's, and its tickets are
+//!    active while the holder is. The client itself is worth 0, whether it competes or not.
+//! 7. A guest (paper 4) competes with no host: it is never active and worth 0, and so is all that
+//!    others have lent it.
 //!
 //! **Rounding down**: each division drops its remainder, less than one part of `WHOLE`. So the
 //! values of what a currency issues never exceed its own, and over the whole graph the active
@@ -20,7 +25,10 @@
 //! An activation climbs only as far as currencies turn active or inactive; values are computed
 //! when asked for, along the path to base, and remembered until something changes.
 
-use ledger::{BASE, Change, CurrencyId, HARD_TOTAL, Ledger, Nature, Resource, Ticket, TicketKind};
+use ledger::{
+    BASE, Change, Class, CurrencyId, CurrencyRecord, HARD_TOTAL, Ledger, Nature, Resource, Ticket,
+    TicketKind,
+};
 use rustc_hash::FxHashMap;
 
 /// Base's own value. 2⁴⁸ parts leave a millionth client 28 bits of precision.
@@ -44,6 +52,9 @@ pub struct Graph {
 struct Node {
     id: CurrencyId,
     client: bool,
+    class: Class,
+    // A client that was said to compete.
+    competes: bool,
     active: bool,
     backing: Vec<Edge>,
     issued: Pools,
@@ -68,6 +79,8 @@ pub struct Pools {
     pub soft: u64,
     /// Sum of the hard tickets.
     pub hard: u64,
+    /// The one transfer ticket of a client that has lent all the others.
+    pub transfer: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -81,8 +94,10 @@ struct Remembered {
 pub struct NodeView<'a> {
     /// Which.
     pub id: CurrencyId,
-    /// Whether it is a leaf that consumes.
+    /// Whether it consumes. A client that has lent its tickets is still one, worth 0 itself.
     pub is_client: bool,
+    /// How it competes: a guest is never active, so nothing that it holds ever counts.
+    pub class: Class,
     /// What it has issued, active or not.
     pub issued: Pools,
     graph: &'a Graph,
@@ -117,6 +132,22 @@ impl Pools {
         match kind {
             TicketKind::Soft => &mut self.soft,
             TicketKind::Hard => &mut self.hard,
+            TicketKind::Transfer => &mut self.transfer,
+        }
+    }
+}
+
+impl Node {
+    fn has_lent(&self) -> bool {
+        self.issued.transfer > 0
+    }
+
+    /// Whether the rules say that it is active.
+    fn should_be_active(&self) -> bool {
+        match self.class {
+            Class::Guest => false,
+            Class::Host if self.client && !self.has_lent() => self.competes,
+            Class::Host => self.active_tickets > 0,
         }
     }
 }
@@ -139,7 +170,7 @@ impl Graph {
             stamp_funding: 1,
         };
         for currency in ledger.currencies() {
-            graph.add(currency.id, currency.is_client());
+            graph.add(currency.id, &currency.record);
         }
         graph.base = graph.places[&BASE];
         for (_, ticket) in ledger.tickets() {
@@ -157,9 +188,17 @@ impl Graph {
     pub fn follow(&mut self, change: &Change) {
         match change {
             Change::Currency { id, before: None, after: Some(record) } => {
-                self.add(*id, matches!(record.nature, Nature::Client { .. }));
+                self.add(*id, record);
             }
             Change::Currency { id, before: Some(_), after: None } => self.remove(*id),
+            Change::Currency { id, before: Some(before), after: Some(after) } => {
+                if before.class() != after.class() {
+                    let place = self.places[id];
+                    self.nodes[place as usize].class = after.class();
+                    self.forget();
+                    self.settle(place);
+                }
+            }
             Change::Ticket { before, after, .. } => {
                 if let Some(ticket) = before {
                     self.detach(ticket);
@@ -168,38 +207,55 @@ impl Graph {
                     self.attach(ticket);
                 }
             }
-            Change::Currency { .. } | Change::Home { .. } => {}
+            Change::Currency { before: None, after: None, .. }
+            | Change::Home { .. }
+            | Change::Member { .. } => {}
         }
     }
 
     /// Let a client join or leave the competition. Answers whether that changed anything.
-    /// Currencies that are no client of this graph are left alone.
+    /// Currencies that are no client of this graph are left alone. Of a guest, or one that has
+    /// lent its tickets, it is remembered until it is neither.
     pub fn set_active(&mut self, client: CurrencyId, active: bool) -> bool {
         let Some(&place) = self.places.get(&client) else { return false };
         let node = &mut self.nodes[place as usize];
-        if !node.client || node.active == active {
+        if !node.client || node.competes == active {
             return false;
         }
-        node.active = active;
+        node.competes = active;
         self.stamp_now += 1;
-        self.climb(place, active);
+        self.settle(place);
         true
     }
 
-    /// Whether a currency competes.
+    /// Whether the tickets that a currency holds are active. Those of a client that has lent them
+    /// are while the holder's are; a guest's never.
     pub fn is_active(&self, id: CurrencyId) -> bool {
         self.places.get(&id).is_some_and(|place| self.nodes[*place as usize].active)
     }
 
-    /// What a currency is due now, in parts of [`WHOLE`]; 0 for one that is not active.
+    /// What a currency is due now, in parts of [`WHOLE`]; 0 for one that is not active, or has
+    /// lent its tickets.
     pub fn value(&mut self, id: CurrencyId) -> u64 {
-        self.places.get(&id).copied().map_or(0, |place| self.value_at(place))
+        self.own_place(id).map_or(0, |place| self.value_at(place))
     }
 
     /// What a currency is sure of, in parts of [`WHOLE`]: its value when every ticket is active
-    /// and, once hard tickets were issued, all of them.
+    /// and, once hard tickets were issued, all of them; 0 for one that has lent its tickets, and
+    /// for a guest.
     pub fn guaranteed(&mut self, id: CurrencyId) -> u64 {
-        self.places.get(&id).copied().map_or(0, |place| self.guaranteed_at(place))
+        self.own_place(id).map_or(0, |place| self.guaranteed_at(place))
+    }
+
+    /// Whether a client has lent its tickets of this resource.
+    pub fn has_lent(&self, id: CurrencyId) -> bool {
+        self.places.get(&id).is_some_and(|place| self.nodes[*place as usize].has_lent())
+    }
+
+    /// The place of a currency that keeps what it is worth.
+    fn own_place(&self, id: CurrencyId) -> Option<u32> {
+        let place = *self.places.get(&id)?;
+        (!self.nodes[place as usize].has_lent()).then_some(place)
     }
 
     /// Whether a chain of tickets of positive amounts leads from base to the currency. A client
@@ -227,7 +283,8 @@ impl Graph {
     pub fn nodes(&self) -> impl Iterator<Item = NodeView<'_>> {
         self.issuers_first().into_iter().map(|place| {
             let node = &self.nodes[place as usize];
-            NodeView { id: node.id, is_client: node.client, issued: node.issued, graph: self, node }
+            let Node { id, client: is_client, class, issued, .. } = *node;
+            NodeView { id, is_client, class, issued, graph: self, node }
         })
     }
 
@@ -261,9 +318,9 @@ impl Graph {
         order
     }
 
-    /// Every active client.
+    /// Every client that was said to compete.
     pub fn active_clients(&self) -> impl Iterator<Item = CurrencyId> {
-        self.nodes.iter().filter(|node| node.client && node.active).map(|node| node.id)
+        self.nodes.iter().filter(|node| node.competes).map(|node| node.id)
     }
 
     fn value_at(&mut self, place: u32) -> u64 {
@@ -288,6 +345,7 @@ impl Graph {
             let subcurrency = HARD_TOTAL - issued.hard;
             let competing = active.hard + if active.soft > 0 { subcurrency } else { 0 };
             value += match kind {
+                TicketKind::Transfer => whole,
                 TicketKind::Hard => share(whole, amount, competing),
                 TicketKind::Soft if competing == 0 => share(whole, amount, active.soft),
                 TicketKind::Soft => {
@@ -304,6 +362,9 @@ impl Graph {
         if place == self.base {
             return WHOLE;
         }
+        if node.class == Class::Guest {
+            return 0;
+        }
         if node.guaranteed.stamp == self.stamp_funding {
             return node.guaranteed.value;
         }
@@ -316,6 +377,7 @@ impl Graph {
             let whole = self.guaranteed_at(issuer);
             let issued = self.nodes[issuer as usize].issued;
             value += match kind {
+                TicketKind::Transfer => whole,
                 TicketKind::Hard => share(whole, amount, HARD_TOTAL),
                 TicketKind::Soft => {
                     let soft = share(whole, HARD_TOTAL - issued.hard, HARD_TOTAL);
@@ -327,10 +389,12 @@ impl Graph {
         value
     }
 
-    fn add(&mut self, id: CurrencyId, client: bool) {
+    fn add(&mut self, id: CurrencyId, record: &CurrencyRecord) {
         let node = Node {
             id,
-            client,
+            client: matches!(record.nature, Nature::Client { .. }),
+            class: record.class(),
+            competes: false,
             active: false,
             backing: Vec::new(),
             issued: Pools::default(),
@@ -359,6 +423,7 @@ impl Graph {
         assert!(node.backing.is_empty() && node.active_tickets == 0, "removed without tickets");
         node.active = false;
         node.client = false;
+        node.competes = false;
         self.free.push(place);
     }
 
@@ -374,6 +439,7 @@ impl Graph {
         if self.nodes[holder as usize].active {
             self.flip(vec![edge], true);
         }
+        self.settle(issuer);
     }
 
     fn detach(&mut self, ticket: &Ticket) {
@@ -392,6 +458,7 @@ impl Graph {
         if self.nodes[holder as usize].active {
             self.flip(vec![edge], false);
         }
+        self.settle(issuer);
     }
 
     fn forget(&mut self) {
@@ -399,10 +466,16 @@ impl Graph {
         self.stamp_funding += 1;
     }
 
-    /// A currency has become active or inactive: so have the tickets that it holds.
-    fn climb(&mut self, place: u32, active: bool) {
-        let edges = self.nodes[place as usize].backing.clone();
-        self.flip(edges, active);
+    /// See that a currency is active if and only if it should be: then so are the tickets that
+    /// it holds.
+    fn settle(&mut self, place: u32) {
+        let node = &mut self.nodes[place as usize];
+        let active = node.should_be_active();
+        if node.active != active {
+            node.active = active;
+            let edges = node.backing.clone();
+            self.flip(edges, active);
+        }
     }
 
     /// Tickets have become active or inactive; climb where their issuers do too.
@@ -420,7 +493,7 @@ impl Graph {
                 *pool -= amount;
                 node.active_tickets -= 1;
             }
-            let now = node.active_tickets > 0;
+            let now = node.should_be_active();
             if node.active != now {
                 node.active = now;
                 edges.extend_from_slice(&node.backing);

@@ -42,7 +42,7 @@ impl Machine {
     fn task(&mut self, backing: &[(CurrencyId, Funding)]) -> CurrencyId {
         let process = ProcessIdentity { pid: self.next, start_time_ticks: 1 };
         self.next += 1;
-        let client = NewClient { process, uid: 0, gid: 0 };
+        let client = NewClient::process(process, 0, 0);
         self.perform(root(), Intent::Adopt { client, issuer: BASE, funding: vec![] });
         let id = self.ledger.client_of(process).expect("it was adopted");
         for (issuer, funding) in backing {
@@ -212,8 +212,8 @@ fn nodes_come_issuers_first() {
     assert_eq!(ids, [BASE, above, below, task]);
     let clients: Vec<_> = nodes.iter().map(|node| node.is_client).collect();
     assert_eq!(clients, [false, false, false, true]);
-    assert_eq!(nodes[0].issued, Pools { soft: 0, hard: 200 });
-    assert_eq!(nodes[1].issued, Pools { soft: 7, hard: 0 });
+    assert_eq!(nodes[0].issued, Pools { hard: 200, ..Pools::default() });
+    assert_eq!(nodes[1].issued, Pools { soft: 7, ..Pools::default() });
     let backing = |issuer, kind, amount| Backing { issuer, kind, amount };
     let held: Vec<_> = nodes[3].backing().collect();
     assert_eq!(held, [backing(below, TicketKind::Soft, 3), backing(above, TicketKind::Soft, 0)]);
@@ -278,7 +278,7 @@ fn nice_changes_nobody_elses_value() {
         process: vec![soft(10)],
     };
     let process = |pid| ProcessIdentity { pid, start_time_ticks: 1 };
-    let client = |pid, uid| NewClient { process: process(pid), uid, gid: uid };
+    let client = |pid, uid| NewClient::process(process(pid), uid, uid);
     for (pid, uid) in [(1, 1), (2, 1), (3, 2), (4, 3), (5, 3)] {
         let (client, placements) = (client(pid, uid), placements(uid));
         machine.perform(Authority::System, Intent::Place { client, placements });
@@ -309,8 +309,8 @@ fn nice_changes_nobody_elses_value() {
     assert!(job - 2 * of(&mut machine, 2) <= 1);
     assert_eq!([3, 4, 5].map(|pid| of(&mut machine, pid)), [before[2], before[3], before[4]]);
     // What was lent is back when the last of the job has ended.
-    machine.perform(Authority::System, Intent::Exit { process: process(2) });
-    machine.perform(Authority::System, Intent::Exit { process: process(6) });
+    machine.perform(Authority::System, Intent::Exit { member: process(2).into() });
+    machine.perform(Authority::System, Intent::Exit { member: process(6).into() });
     assert_eq!(machine.graph.value(home), whole);
     assert_eq!([3, 4, 5].map(|pid| of(&mut machine, pid)), [before[2], before[3], before[4]]);
 }

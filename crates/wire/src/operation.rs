@@ -31,6 +31,8 @@ pub enum TicketKind {
     Soft,
     /// A fixed share, in thousandths.
     Hard,
+    /// All that a client has, lent while it waits for the holder. Shown, never asked for.
+    Transfer,
 }
 
 /// An amount of tickets.

@@ -45,7 +45,7 @@ impl Funds {
     /// A process with soft tickets from a currency.
     pub fn client(&mut self, issuer: CurrencyId, amount: u64, pid: u32) -> CurrencyId {
         let process = observe::ProcessHandle::open(pid).expect("it lives").identity();
-        let client = NewClient { process, uid: 0, gid: 0 };
+        let client = NewClient::process(process, 0, 0);
         self.act(Intent::Adopt { client, issuer, funding: vec![soft(amount)] });
         self.ledger.client_of(process).expect("just made")
     }
@@ -70,9 +70,9 @@ impl Funds {
         let mut clients: Vec<PlannedClient> = self
             .ledger
             .clients()
-            .map(|(process, id)| PlannedClient {
+            .map(|(founder, id)| PlannedClient {
                 frozen: self.frozen.contains(&id),
-                ..PlannedClient::of(id, process.into())
+                ..PlannedClient::of(id, founder)
             })
             .collect();
         clients.sort_by_key(|client| client.id);

@@ -149,12 +149,12 @@ impl Workload {
                 (Authority::System, Intent::Place { client, placements })
             }
             12 => match self.process(ledger) {
-                Some(process) => (Authority::System, Intent::Exit { process }),
+                Some(process) => (Authority::System, Intent::Exit { member: process.into() }),
                 None => self.propose(ledger),
             },
             _ => match self.process(ledger) {
                 Some(process) if self.below(2) == 0 => {
-                    let client = NewClient { process, uid, gid: uid };
+                    let client = NewClient::process(process, uid, uid);
                     let placements = Some(placements(uid));
                     (Authority::System, Intent::UserChanged { client, placements })
                 }
@@ -176,19 +176,19 @@ impl Workload {
     }
 
     fn process(&mut self, ledger: &Ledger) -> Option<ProcessIdentity> {
-        let count = ledger.clients().count();
+        let count = ledger.processes().count();
         if count == 0 {
             return None;
         }
         let place = self.below(count);
-        ledger.clients().nth(place).map(|(process, _)| process)
+        ledger.processes().nth(place).map(|(process, _)| process)
     }
 
     fn client(&mut self, uid: u32) -> NewClient {
         self.next_pid += 1;
         let start_time_ticks = self.dice.next_u64() >> 12;
         let process = ProcessIdentity { pid: self.next_pid, start_time_ticks };
-        NewClient { process, uid, gid: uid }
+        NewClient::process(process, uid, uid)
     }
 
     fn funding(&mut self) -> Funding {

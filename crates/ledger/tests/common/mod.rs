@@ -47,7 +47,7 @@ pub fn process(pid: u32) -> ProcessIdentity {
 }
 
 pub fn new_client(pid: u32, uid: u32) -> NewClient {
-    NewClient { process: process(pid), uid, gid: uid }
+    NewClient::process(process(pid), uid, uid)
 }
 
 pub fn soft(amount: u64) -> Funding {
@@ -77,6 +77,26 @@ pub fn nice(pid: u32, uid: u32, amount: u64) -> Intent {
 
 pub fn fork(parent: u32, child: u32, uid: u32) -> Intent {
     Intent::Fork { parent: process(parent), child: new_client(child, uid) }
+}
+
+pub fn exit(pid: u32) -> Intent {
+    Intent::Exit { member: process(pid).into() }
+}
+
+pub fn join(member: NewClient, client: CurrencyId) -> Intent {
+    Intent::Join { member, client }
+}
+
+pub fn leave(member: NewClient) -> Intent {
+    Intent::Leave { member }
+}
+
+pub fn transfer(lender: CurrencyId, holder: CurrencyId) -> Intent {
+    Intent::Transfer { lender, holder, resource: Resource::Cpu }
+}
+
+pub fn take_back(lender: CurrencyId) -> Intent {
+    Intent::TakeBack { lender, resource: Resource::Cpu }
 }
 
 /// One currency a user, each funded with 100 soft base tickets; a process gets 10 (paper 1, 5.2).
