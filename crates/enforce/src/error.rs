@@ -9,6 +9,9 @@ pub enum EnforceError {
     /// The quantum is too short to switch processes in, or too long to be a share.
     #[error("a quantum of {0} ns is out of range: 1 000 000 (1 ms) to 1 000 000 000 (1 s)")]
     QuantumOutOfRange(u64),
+    /// Looks too often to be cheap, or too seldom to follow who competes.
+    #[error("a period of {0} ns is out of range: 10 000 000 (10 ms) to 10 000 000 000 (10 s)")]
+    PeriodOutOfRange(u64),
     /// An empty set of CPUs was to be shared out.
     #[error("no CPU to share out")]
     NoCpus,

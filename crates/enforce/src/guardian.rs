@@ -19,6 +19,7 @@ use crate::registry::Registry;
 use crate::restore::{Restored, restore_leftovers};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -68,10 +69,100 @@ pub struct Guardian {
     running: Option<Running>,
 }
 
-struct Running {
+/// A guardian's process.
+pub(crate) struct Running {
     child: Child,
     lifeline: OwnedFd,
     ready: bool,
+}
+
+/// What a guardian says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    Byte(u8),
+    Nothing,
+    Died,
+}
+
+impl Running {
+    /// Starts `<program> guardian`, which finds what to give back in `record`. Does not wait until
+    /// it is on watch.
+    pub(crate) fn spawn(program: &Path, record: io::Result<File>) -> Result<Self, GuardianError> {
+        let failed =
+            |source| GuardianError::Start { program: program.display().to_string(), source };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+        let (lifeline, theirs) = pair.map_err(|errno| failed(errno.into()))?;
+        let child = Command::new(program)
+            .arg("guardian")
+            .current_dir("/")
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::from(record.map_err(failed)?))
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        Ok(Running { child, lifeline, ready: false })
+    }
+
+    /// Waits until it is on watch; false when it died or took too long.
+    pub(crate) fn wait_until_ready(&mut self) -> bool {
+        let deadline = Instant::now() + START_WAIT;
+        loop {
+            match self.is_ready() {
+                Some(true) => return true,
+                None => return false,
+                Some(false) => {}
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            wait_readable(self.lifeline.as_fd(), left);
+        }
+    }
+
+    /// Whether it is on watch; `None` when it has died.
+    pub(crate) fn is_ready(&mut self) -> Option<bool> {
+        loop {
+            match self.hear() {
+                Heard::Byte(_) => {}
+                Heard::Nothing => return Some(self.ready),
+                Heard::Died => return None,
+            }
+        }
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn hear(&mut self) -> Heard {
+        let mut byte = [0];
+        match rustix::net::recv(&self.lifeline, &mut byte, RecvFlags::DONTWAIT) {
+            Ok((1, _)) => {
+                self.ready = true;
+                Heard::Byte(byte[0])
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Heard::Nothing,
+            _ => Heard::Died,
+        }
+    }
+
+    /// Ends it. It gives back what is left to give back first.
+    pub(crate) fn end(mut self) {
+        let _ = rustix::net::send(&self.lifeline, &[LEAVE], SendFlags::NOSIGNAL);
+        // It leaves soon; one that cannot (it was stopped) must not hold us up for ever.
+        let deadline = Instant::now() + SWEEP_WAIT;
+        while Instant::now() < deadline {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 impl Guardian {
@@ -99,18 +190,10 @@ impl Guardian {
             running: None,
         };
         guardian.spawn()?;
-        let deadline = Instant::now() + START_WAIT;
-        loop {
-            if guardian.is_ready() {
-                return Ok(guardian);
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            let running = guardian.running.as_ref();
-            match running {
-                Some(running) if !left.is_zero() => wait_readable(running.lifeline.as_fd(), left),
-                _ => return Err(guardian.not_ready()),
-            }
+        if guardian.running.as_mut().is_some_and(Running::wait_until_ready) {
+            return Ok(guardian);
         }
+        Err(guardian.not_ready())
     }
 
     /// What was found in the registry's file and given back when this guardian was started.
@@ -120,7 +203,7 @@ impl Guardian {
 
     /// The guardian's process; `None` while there is none on watch.
     pub fn pid(&self) -> Option<u32> {
-        self.running.as_ref().filter(|running| running.ready).map(|running| running.child.id())
+        self.running.as_ref().filter(|running| running.ready).map(Running::pid)
     }
 
     fn not_ready(&self) -> GuardianError {
@@ -130,21 +213,7 @@ impl Guardian {
     /// Starts a guardian, without waiting for it to be on watch.
     pub(crate) fn spawn(&mut self) -> Result<(), GuardianError> {
         self.end();
-        let failed =
-            |source| GuardianError::Start { program: self.program.display().to_string(), source };
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
-        let (lifeline, theirs) = pair.map_err(|errno| failed(errno.into()))?;
-        let registry = self.registry.file().map_err(failed)?;
-        let child = Command::new(&self.program)
-            .arg("guardian")
-            .current_dir("/")
-            .stdin(Stdio::from(theirs))
-            .stdout(Stdio::from(registry))
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(failed)?;
-        self.running = Some(Running { child, lifeline, ready: false });
+        self.running = Some(Running::spawn(&self.program, self.registry.file())?);
         Ok(())
     }
 
@@ -184,15 +253,10 @@ impl Guardian {
 
     /// What the guardian says, if anything. Notices when it has died.
     fn hear(&mut self) -> Option<u8> {
-        let running = self.running.as_mut()?;
-        let mut byte = [0];
-        match rustix::net::recv(&running.lifeline, &mut byte, RecvFlags::DONTWAIT) {
-            Ok((1, _)) => {
-                running.ready = true;
-                Some(byte[0])
-            }
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => None,
-            _ => {
+        match self.running.as_mut()?.hear() {
+            Heard::Byte(byte) => Some(byte),
+            Heard::Nothing => None,
+            Heard::Died => {
                 self.end();
                 None
             }
@@ -207,18 +271,9 @@ impl Guardian {
 
     /// Ends the guardian, which first sweeps.
     fn end(&mut self) {
-        let Some(mut running) = self.running.take() else { return };
-        let _ = rustix::net::send(&running.lifeline, &[LEAVE], SendFlags::NOSIGNAL);
-        // It leaves soon; one that cannot (it was stopped) must not hold us up for ever.
-        let deadline = Instant::now() + SWEEP_WAIT;
-        while Instant::now() < deadline {
-            if !matches!(running.child.try_wait(), Ok(None)) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(2));
+        if let Some(running) = self.running.take() {
+            running.end();
         }
-        let _ = running.child.kill();
-        let _ = running.child.wait();
     }
 }
 

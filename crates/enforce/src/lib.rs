@@ -2,8 +2,10 @@
 //!
 //! - [`Enforcer`]: what every one of them can do.
 //! - [`UserLevel`]: a lottery over real processes, for any Linux machine.
+//! - [`Cgroup`]: weights of cgroups, where the kernel takes no scheduler of ours.
 //! - [`Guardian`]: gives every process back what it had when the one who touched it dies.
 
+pub mod cgroup;
 mod enforcer;
 mod error;
 mod guardian;
@@ -14,6 +16,7 @@ mod restore;
 mod scheduling;
 mod user_level;
 
+pub use cgroup::{Cgroup, CgroupOptions};
 pub use enforcer::{
     Applied, AppliedClient, ClientSample, ClientState, Drift, Enforcer, Held, Sample,
 };

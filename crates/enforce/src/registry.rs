@@ -317,7 +317,7 @@ impl Drop for Registry {
     }
 }
 
-fn open(path: &Path) -> io::Result<File> {
+pub(crate) fn open(path: &Path) -> io::Result<File> {
     // Not through a link that somebody else put there, and not readable by others.
     let file = File::options()
         .read(true)
@@ -338,7 +338,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// The lock belongs to the open file, so a guardian that inherited it keeps it.
-fn lock(file: &File) -> io::Result<()> {
+pub(crate) fn lock(file: &File) -> io::Result<()> {
     const TRIES: u32 = 100;
     for _ in 0..TRIES {
         match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
@@ -352,7 +352,7 @@ fn lock(file: &File) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::ResourceBusy, "in use by another allotd or its guardian"))
 }
 
-fn boot_id() -> io::Result<[u64; 2]> {
+pub(crate) fn boot_id() -> io::Result<[u64; 2]> {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     let number = u128::from_str_radix(&digits, 16)

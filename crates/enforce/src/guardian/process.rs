@@ -11,7 +11,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::PidfdFlags;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// Room for some thousand events; what is lost is made up for by looking at all processes.
@@ -41,6 +41,10 @@ fn watch() -> std::io::Result<()> {
     let _ = std::fs::write("/proc/self/comm", "allot-guardian");
     raise_this_thread();
 
+    let mut registry = registry;
+    if crate::cgroup::is_record(&mut registry) {
+        return watch_cgroups(&lifeline, parent, registry);
+    }
     let registry = Registry::of(registry)?.ok_or_else(|| {
         std::io::Error::new(std::io::ErrorKind::InvalidInput, "standard output is no registry")
     })?;
@@ -72,6 +76,29 @@ fn watch() -> std::io::Result<()> {
     Ok(())
 }
 
+/// The same for whoever changed cgroups: they say themselves who is in them, so there is nothing
+/// to follow.
+fn watch_cgroups(
+    lifeline: &OwnedFd,
+    parent: Option<rustix::process::Pid>,
+    mut record: File,
+) -> std::io::Result<()> {
+    let watched = parent.and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
+    let _ = mlockall(MlockAllFlags::MCL_CURRENT);
+    rustix::net::send(lifeline, &[READY], SendFlags::NOSIGNAL)?;
+    let watched = watched.filter(|_| rustix::process::getppid() == parent);
+    loop {
+        poll(lifeline, watched.as_ref(), None)?;
+        match look(lifeline) {
+            Look::Leave | Look::Died => break,
+            Look::Nothing if watched.as_ref().is_some_and(has_exited) => break,
+            Look::Nothing | Look::Sweep => {}
+        }
+    }
+    crate::cgroup::restore_from(&mut record);
+    Ok(())
+}
+
 enum Look {
     Nothing,
     Leave,
@@ -95,9 +122,16 @@ fn has_exited(pidfd: &OwnedFd) -> bool {
 }
 
 fn wait(lifeline: &OwnedFd, watched: Option<&OwnedFd>, births: &Births) -> std::io::Result<()> {
+    poll(lifeline, watched, births.source.as_ref().and_then(|source| source.poll_fd()))
+}
+
+fn poll(
+    lifeline: &OwnedFd,
+    watched: Option<&OwnedFd>,
+    source: Option<BorrowedFd<'_>>,
+) -> std::io::Result<()> {
     let mut fds = vec![PollFd::new(lifeline, PollFlags::IN)];
     fds.extend(watched.map(|pidfd| PollFd::new(pidfd, PollFlags::IN)));
-    let source = births.source.as_ref().and_then(|source| source.poll_fd());
     fds.extend(source.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN)));
     // Now and then the connector must be asked whether it still hears.
     let timeout = source.is_some().then_some(rustix::event::Timespec { tv_sec: 5, tv_nsec: 0 });

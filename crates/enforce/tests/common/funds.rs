@@ -42,6 +42,12 @@ impl Funds {
         holder
     }
 
+    /// More soft tickets, from another currency.
+    #[allow(dead_code, reason = "not every user of this file needs it")]
+    pub fn fund(&mut self, holder: CurrencyId, issuer: CurrencyId, amount: u64) {
+        self.act(Intent::Fund { holder, issuer, funding: soft(amount) });
+    }
+
     /// A process with soft tickets from a currency.
     pub fn client(&mut self, issuer: CurrencyId, amount: u64, pid: u32) -> CurrencyId {
         let process = observe::ProcessHandle::open(pid).expect("it lives").identity();

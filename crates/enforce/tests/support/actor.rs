@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 #[path = "../common/funds.rs"]
 mod funds;
 
+mod cgroup;
+
 fn main() {
     // Its children inherit the name, so a test finds them all.
     if let Ok(name) = std::env::var("ACTOR_NAME") {
@@ -27,6 +29,7 @@ fn main() {
             std::thread::sleep(Duration::from_millis(number(2)));
         },
         "fork" => fork_for_ever(),
+        "enforce-cgroup" => cgroup::enforce_until_told(&arguments[1..]),
         "enforce" => enforce_until_told(&arguments[1..]),
         other => panic!("no such act: {other}"),
     }

@@ -1,0 +1,140 @@
+//! What we ask systemd over D-Bus: the CPUWeight of its units.
+//!
+//! Set for this boot only (`runtime`). systemd keeps such a setting in /run, also when the unit is
+//! started anew, until it is set back.
+
+use zbus::blocking::Connection;
+use zbus::zvariant::{OwnedObjectPath, Value};
+
+const SERVICE: &str = "org.freedesktop.systemd1";
+const PATH: &str = "/org/freedesktop/systemd1";
+const MANAGER: &str = "org.freedesktop.systemd1.Manager";
+
+/// The CPUWeight of a unit that has none of its own.
+pub(super) const UNSET: u64 = u64::MAX;
+
+/// Why systemd did not do as it was asked.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub(super) struct BusError(#[from] zbus::Error);
+
+impl BusError {
+    /// The unit is no more.
+    pub fn is_gone(&self) -> bool {
+        matches!(&self.0, zbus::Error::MethodError(name, _, _)
+            if name.as_str() == "org.freedesktop.systemd1.NoSuchUnit"
+                || name.as_str() == "org.freedesktop.DBus.Error.UnknownObject")
+    }
+}
+
+/// The manager of the system's units.
+#[derive(Debug)]
+pub(super) struct Manager {
+    bus: Connection,
+}
+
+impl Manager {
+    /// Connects, and makes sure that systemd answers.
+    pub fn connect() -> Result<Manager, BusError> {
+        let manager = Manager { bus: Connection::system()? };
+        manager.property(PATH, MANAGER, "Version")?;
+        Ok(manager)
+    }
+
+    fn property(
+        &self,
+        path: &str,
+        interface: &str,
+        name: &str,
+    ) -> Result<zbus::zvariant::OwnedValue, BusError> {
+        let get = Some("org.freedesktop.DBus.Properties");
+        let answer = self.bus.call_method(Some(SERVICE), path, get, "Get", &(interface, name))?;
+        Ok(answer.body().deserialize()?)
+    }
+
+    /// The CPUWeight of a unit; [`UNSET`] for none of its own.
+    pub fn cpu_weight(&self, unit: &str) -> Result<u64, BusError> {
+        let answer =
+            self.bus.call_method(Some(SERVICE), PATH, Some(MANAGER), "GetUnit", &(unit,))?;
+        let path: OwnedObjectPath = answer.body().deserialize()?;
+        let weight = self.property(path.as_str(), &interface_of(unit), "CPUWeight")?;
+        Ok(u64::try_from(weight).map_err(zbus::Error::from)?)
+    }
+
+    /// Sets it, for this boot.
+    pub fn set_cpu_weight(&self, unit: &str, weight: u64) -> Result<(), BusError> {
+        let properties = [("CPUWeight", Value::from(weight))];
+        let body = (unit, true, &properties[..]);
+        self.bus.call_method(Some(SERVICE), PATH, Some(MANAGER), "SetUnitProperties", &body)?;
+        Ok(())
+    }
+}
+
+/// The D-Bus interface with a unit's settings: that of its kind.
+fn interface_of(unit: &str) -> String {
+    let kind = unit.rsplit_once('.').map_or("", |(_, kind)| kind);
+    let mut letters = kind.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+    format!("{SERVICE}.{}{}", first.map(String::from).unwrap_or_default(), letters.as_str())
+}
+
+/// The units of systemd that a cgroup path leads through, outermost first, each as its path. It
+/// ends at the first service or scope: what is below that is not systemd's (delegation).
+///
+/// ```text
+/// /user.slice/user-1000.slice/session-2.scope/x -> three units
+/// ```
+pub(super) fn units_of(cgroup: &str) -> Vec<String> {
+    const ENDS: [&str; 5] = [".service", ".scope", ".socket", ".mount", ".swap"];
+    let mut units = Vec::new();
+    let mut path = String::new();
+    for part in cgroup.split('/').filter(|part| !part.is_empty()) {
+        let ends = ENDS.iter().any(|end| part.ends_with(end));
+        if !ends && !part.ends_with(".slice") {
+            break;
+        }
+        path.push('/');
+        path.push_str(part);
+        units.push(path.clone());
+        if ends {
+            break;
+        }
+    }
+    units
+}
+
+/// The name of a unit from its cgroup path.
+pub(super) fn unit_name(path: &str) -> String {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    // systemd escapes names that the kernel's own files have, with one `_`.
+    name.strip_prefix('_').unwrap_or(name).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_end_at_the_first_service_or_scope() {
+        let session = "/user.slice/user-1000.slice/session-2.scope";
+        assert_eq!(
+            units_of(session),
+            ["/user.slice", "/user.slice/user-1000.slice", session].map(str::to_owned)
+        );
+        let delegated = "/user.slice/user-1000.slice/user@1000.service/app.slice/a.service";
+        assert_eq!(
+            units_of(delegated).last().map(String::as_str),
+            Some("/user.slice/user-1000.slice/user@1000.service")
+        );
+        assert_eq!(units_of("/init.scope"), ["/init.scope"]);
+        assert!(units_of("/").is_empty());
+        assert!(units_of("/machine/x.slice").is_empty(), "not systemd's");
+        assert_eq!(unit_name("/system.slice/_cpu.service"), "cpu.service");
+    }
+
+    #[test]
+    fn settings_are_read_from_the_interface_of_the_kind() {
+        assert_eq!(interface_of("user-1000.slice"), "org.freedesktop.systemd1.Slice");
+        assert_eq!(interface_of("a.b.service"), "org.freedesktop.systemd1.Service");
+    }
+}

@@ -1,0 +1,24 @@
+//! `enforce-cgroup NAME RECORD PID...`: gives the n-th process n tickets, by cgroups called NAME,
+//! until standard input ends.
+
+use crate::funds::Funds;
+use allot_enforce::{Cgroup, CgroupOptions, Enforcer, cgroup};
+
+pub fn enforce_until_told(arguments: &[String]) {
+    let [name, record, pids @ ..] = arguments else { panic!("too few arguments") };
+    let root = cgroup::available().expect("a cgroup tree");
+    let program = std::env::current_exe().expect("our program");
+    let mut options = CgroupOptions::new(root, program, record.into());
+    options.period_ns = 10_000_000;
+    options.name.clone_from(name);
+    let mut enforcer = Cgroup::start(options).expect("an enforcer");
+    let mut funds = Funds::new();
+    for (index, pid) in pids.iter().enumerate() {
+        funds.client(ledger::BASE, index as u64 + 1, pid.parse().expect("a pid"));
+    }
+    enforcer.apply(funds.plan(1)).expect("a plan");
+    let applied = enforcer.read_back().expect("it runs");
+    println!("{}", applied.guardian_pid.expect("on watch"));
+    let mut line = String::new();
+    let _ = std::io::stdin().read_line(&mut line);
+}
