@@ -2,8 +2,8 @@
 
 use crate::Policy;
 
-/// Under stride, and whatever is measured without draws: 2 percentage points.
-pub const STRIDE_BOUND: f64 = 0.02;
+/// Where nothing is drawn: 2 percentage points.
+pub const EVEN_BOUND: f64 = 0.02;
 /// What is allowed at least, for what else the machine does: half a percentage point. It matters
 /// only where a draw leaves nothing, or next to nothing, to chance.
 pub const LEAST_BOUND: f64 = 0.005;
@@ -11,7 +11,7 @@ pub const LEAST_BOUND: f64 = 0.005;
 /// The bounds in words, for reports.
 pub fn formula(policy: Policy, seats: usize) -> String {
     match policy {
-        Policy::Stride => "2 percentage points".to_owned(),
+        Policy::Stride | Policy::MtrLs => "2 percentage points".to_owned(),
         Policy::Lottery => format!(
             "three standard deviations of the draw, 3*sqrt(pi*(1-pi)/N)/{seats}: pi = \
              {seats}*share is a client's chance in each draw on {seats} CPUs (where fewer clients \
@@ -37,7 +37,7 @@ pub fn formula(policy: Policy, seats: usize) -> String {
 /// variance N·E\[f²\]·π(1 − π) about N·E\[f\]·π, so they are worth N·E\[f\]²/E\[f²\] whole ones.
 pub fn bound(policy: Policy, seats: &[f64], busy: f64, draws: f64) -> f64 {
     match policy {
-        Policy::Stride => STRIDE_BOUND,
+        Policy::Stride | Policy::MtrLs => EVEN_BOUND,
         Policy::Lottery if draws <= 0.0 || busy <= 0.0 => LEAST_BOUND,
         Policy::Lottery => {
             let variance = if busy <= 1.0 + 1e-9 {

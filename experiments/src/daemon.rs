@@ -6,6 +6,7 @@ use crate::{ExperimentError, Policy, RunOptions};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -24,18 +25,43 @@ pub(crate) struct Daemon {
     enforcer: EnforcerView,
 }
 
+/// How an own allotd is started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    /// Who wins a quantum.
+    pub policy: Policy,
+    /// Milliseconds between draws.
+    pub quantum_ms: u64,
+    /// Of the policy's random numbers.
+    pub seed: u64,
+    /// Whether who waits for a lock lends its tickets.
+    pub transfers: bool,
+}
+
+impl Setup {
+    /// As the options say.
+    pub fn of(options: &RunOptions) -> Setup {
+        let RunOptions { policy, quantum_ms, seed, .. } = *options;
+        Setup { policy, quantum_ms, seed, transfers: true }
+    }
+}
+
 struct Own {
-    child: Child,
+    program: PathBuf,
+    /// All but the seed.
+    arguments: Vec<OsString>,
+    seed: u64,
+    /// None while it is stopped.
+    child: Option<Child>,
     log: PathBuf,
 }
 
 impl Daemon {
-    /// A private one with a state directory of its own under `dir`, or the one at
-    /// [`RunOptions::socket`].
+    /// An own one with a state directory under `dir`, or the one at [`RunOptions::socket`]. It is
+    /// private, unless an enforcer is asked for that shares the whole machine.
     pub fn start(
         options: &RunOptions,
-        policy: Policy,
-        quantum_ms: u64,
+        setup: &Setup,
         cpus: &[u32],
         dir: &Path,
         stop: &dyn Fn() -> bool,
@@ -46,54 +72,56 @@ impl Daemon {
             return Ok(Daemon { client, own: None, enforcer: status.cpu });
         }
         let program = find_allotd(options)?;
-        let state = dir.join(format!("allotd-{policy}"));
+        let number = std::fs::read_dir(dir).map_or(0, Iterator::count);
+        let state = dir.join(format!("allotd-{number}"));
         let system = ExperimentError::system;
         std::fs::create_dir_all(&state).map_err(system("make a state directory"))?;
         let socket = state.join("socket");
-        let log = state.join("log");
-        let (stdout, stderr) = log_file(&log).map_err(system("write a log"))?;
-        let mut command = Command::new(&program);
-        command
-            .arg("--private")
-            .arg("--state-dir")
-            .arg(&state)
-            .arg("--socket")
-            .arg(&socket)
-            .args(["--policy", policy.as_str()])
-            .args(["--seed", &options.seed.to_string()])
-            .args(["--quantum-ms", &quantum_ms.to_string()])
-            .args(["--cpus", &show_cpus(cpus)])
-            .arg("--with-parent");
+        let mut arguments: Vec<OsString> = Vec::new();
+        let mut option = |name: &str, value: &OsStr| {
+            arguments.extend([OsString::from(name), value.to_owned()]);
+        };
+        option("--state-dir", state.as_os_str());
+        option("--socket", socket.as_os_str());
+        option("--policy", setup.policy.as_str().as_ref());
+        option("--quantum-ms", setup.quantum_ms.to_string().as_ref());
+        option("--cpus", show_cpus(cpus).as_ref());
         if let Some(enforcer) = &options.enforcer {
-            command.args(["--enforcer", enforcer]);
+            option("--enforcer", enforcer.as_ref());
         }
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(stdout)
-            .stderr(stderr)
-            // A Ctrl-C at the terminal is for us alone; we end it after the workloads.
-            .process_group(0)
-            .spawn()
-            .map_err(system(&format!("start {}", program.display())))?;
-        let mut own = Own { child, log };
+        if options.shares_the_machine() {
+            // A policy that names nobody: it manages whom we give it.
+            let nobody = state.join("policy.toml");
+            std::fs::write(&nobody, "").map_err(system("write a funding policy"))?;
+            option("--funding-policy", nobody.as_os_str());
+        } else {
+            arguments.push("--user".into());
+        }
+        if !setup.transfers {
+            arguments.push("--no-transfer".into());
+        }
+        arguments.push("--with-parent".into());
+        let log = state.join("log");
+        let mut own = Own { program, arguments, seed: setup.seed, child: None, log };
         let client = Client::new(&socket);
-        let begun = Instant::now();
-        loop {
-            if stop() {
-                return Err(ExperimentError::Interrupted);
-            }
-            own.check()?;
-            match client.status() {
-                Ok(status) => return Ok(Daemon { client, own: Some(own), enforcer: status.cpu }),
-                Err(ClientError::Unreachable { .. }) if begun.elapsed() < START_LIMIT => {
-                    std::thread::sleep(Duration::from_millis(10));
-                }
-                Err(error) => {
-                    let what = format!("did not get ready: {error}");
-                    return Err(ExperimentError::DaemonFailed { what, log: own.last_words() });
-                }
-            }
+        let enforcer = own.start(&client, stop)?;
+        Ok(Daemon { client, own: Some(own), enforcer })
+    }
+
+    /// Ends an own one for a while; the kernel alone shares the CPU then.
+    pub fn pause(&mut self) {
+        if let Some(own) = &mut self.own {
+            own.end();
         }
+    }
+
+    /// Starts it again. It finds its clients in its ledger. It draws other numbers than before.
+    pub fn resume(&mut self, stop: &dyn Fn() -> bool) -> Result<(), ExperimentError> {
+        if let Some(own) = self.own.as_mut().filter(|own| own.child.is_none()) {
+            own.seed = own.seed.wrapping_add(1);
+            own.start(&self.client, stop)?;
+        }
+        Ok(())
     }
 
     /// How it was set up.
@@ -148,8 +176,46 @@ fn doing(what: impl Into<String>) -> impl FnOnce(ClientError) -> ExperimentError
 }
 
 impl Own {
+    fn start(
+        &mut self,
+        client: &Client,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<EnforcerView, ExperimentError> {
+        let system = ExperimentError::system;
+        let (stdout, stderr) = log_file(&self.log).map_err(system("write a log"))?;
+        let child = Command::new(&self.program)
+            .args(&self.arguments)
+            .args(["--seed", &self.seed.to_string()])
+            .stdin(Stdio::null())
+            .stdout(stdout)
+            .stderr(stderr)
+            // A Ctrl-C at the terminal is for us alone; we end it after the workloads.
+            .process_group(0)
+            .spawn()
+            .map_err(system(&format!("start {}", self.program.display())))?;
+        self.child = Some(child);
+        let begun = Instant::now();
+        loop {
+            if stop() {
+                return Err(ExperimentError::Interrupted);
+            }
+            self.check()?;
+            match client.status() {
+                Ok(status) => return Ok(status.cpu),
+                Err(ClientError::Unreachable { .. }) if begun.elapsed() < START_LIMIT => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Err(error) => {
+                    let what = format!("did not get ready: {error}");
+                    return Err(ExperimentError::DaemonFailed { what, log: self.last_words() });
+                }
+            }
+        }
+    }
+
     fn check(&mut self) -> Result<(), ExperimentError> {
-        let ended = self.child.try_wait().map_err(ExperimentError::system("wait for allotd"))?;
+        let Some(child) = &mut self.child else { return Ok(()) };
+        let ended = child.try_wait().map_err(ExperimentError::system("wait for allotd"))?;
         match ended {
             Some(status) => {
                 let what = format!("ended by itself ({status})");
@@ -165,22 +231,27 @@ impl Own {
         let last = &lines[lines.len().saturating_sub(10)..];
         last.iter().map(|line| format!("\n  {line}")).collect()
     }
-}
 
-impl Drop for Own {
-    fn drop(&mut self) {
+    fn end(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
         // Asked first: it puts every process back as it was. If it will not, its guardian does.
         // Failures: it has ended already.
-        let _ = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM);
+        let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
         let begun = Instant::now();
         while begun.elapsed() < END_LIMIT {
-            if !matches!(self.child.try_wait(), Ok(None)) {
+            if !matches!(child.try_wait(), Ok(None)) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

@@ -102,6 +102,17 @@ pub enum ExperimentError {
         /// What it said; empty where it said nothing.
         log: String,
     },
+    /// Slices are too short for the time that it takes to start and stop allotd.
+    #[error(
+        "it took {took:.1} s to switch between allot and the kernel's default, in a slice of \
+         {slice:.1} s; give more with --seconds"
+    )]
+    SwitchTooSlow {
+        /// Seconds that it took.
+        took: f64,
+        /// Seconds of the slice.
+        slice: f64,
+    },
     /// SIGINT, SIGTERM or SIGHUP came, or the caller's stop flag was set. All was cleaned up.
     #[error("interrupted")]
     Interrupted,

@@ -1,9 +1,10 @@
 //! `cpu-hierarchy`: paper 1, section 6.2, figures 7 and 8; or any other funding graph.
 
+use crate::daemon::Setup;
 use crate::graph::Graph;
 use crate::plot::{draw, progress, progress_panel};
 use crate::report::Findings;
-use crate::session::{Bench, Part};
+use crate::session::{Bench, Part, SLICES, is_allots};
 use crate::timeline::phases;
 use crate::{ExperimentError, ExperimentInfo, Outcome};
 
@@ -13,8 +14,11 @@ pub(crate) const INFO: ExperimentInfo = ExperimentInfo {
     paper: "paper 1, figures 7 and 8",
     what: "Five processes share the CPUs: currencies A and B have the same, A1:A2 = 1:2, \
            B1:B2:B3 = 1:2:3. B3 sleeps for the first half; when it wakes, A1 and A2 keep what they \
-           have. Or any other funding graph (--graph).",
-    least_seconds: 4.0,
+           have. Or any other funding graph (--graph). The kernel's default takes turns with allot \
+           in the same run.",
+    least_seconds: 8.0,
+    usual_seconds: 30.0,
+    own_allotd: false,
 };
 
 const FIGURE_7: &str = include_str!("../graphs/figure-7.toml");
@@ -37,29 +41,44 @@ pub(crate) fn run_graph(
     let seconds = bench.total;
     // Before anything is started.
     let stretches = phases(graph, seconds)?;
-    let mut daemon = bench.allotd(bench.options.policy, bench.options.quantum_ms)?;
+    let mut daemon = bench.allotd(&Setup::of(bench.options))?;
     let mut findings = Findings::new(bench, &daemon)?;
     let tick = findings.quantum();
-    let part = Part { label: "", graph, seconds, tick, slices: &[1.0] };
+    let part = Part { label: "", graph, seconds, tick, slices: &SLICES, weights: true };
     let record = bench.run(Some(&mut daemon), &part)?;
     let names: Vec<String> = graph.clients.iter().map(|client| client.name.clone()).collect();
     let policy = findings.policy;
     findings.add("", &names, &record.windows);
     more(&mut findings, &record);
-    let marks = match graph.phases.is_empty() {
-        true => stretches.iter().skip(1).map(|phase| (phase.start, String::new())).collect(),
-        false => stretches.iter().map(|phase| (phase.start, phase.name.clone())).collect(),
+    let bounds: Vec<(f64, f64)> = stretches.iter().map(|phase| (phase.start, phase.end)).collect();
+    // Each panel shows the slices of one rule, joined: a phase is as long as its slices are.
+    let marks = |part: f64| -> Vec<(f64, String)> {
+        match graph.phases.is_empty() {
+            true => {
+                stretches.iter().skip(1).map(|phase| (phase.start * part, String::new())).collect()
+            }
+            false => {
+                let named = stretches.iter();
+                named.map(|phase| (phase.start * part, phase.name.clone())).collect()
+            }
+        }
     };
-    let lines = progress(&names, &record.series, &|_| true);
+    let of_allot = SLICES[0] + SLICES[2];
+    let allots = progress(&names, &record.series, &|at| is_allots(at, &bounds));
+    let kernels = progress(&names, &record.series, &|at| !is_allots(at, &bounds));
     let title = match graph.paper.as_str() {
         "" => graph.title.clone(),
         paper => format!("{} ({paper})", graph.title),
     };
     let under = match bench.cpus.len() {
-        1 => format!("{policy}, one CPU"),
-        count => format!("{policy}, {count} CPUs"),
+        1 => format!("allot: {policy}, one CPU"),
+        count => format!("allot: {policy}, {count} CPUs"),
     };
-    let svg = draw(&title, &[progress_panel(&under, lines, marks)]);
+    let panels = [
+        progress_panel(&under, allots, marks(of_allot)),
+        progress_panel("the kernel's default", kernels, marks(1.0 - of_allot)),
+    ];
+    let svg = draw(&title, &panels);
     let svg = vec![("progress.svg".to_owned(), svg)];
     let outcome = findings.finish(bench, info, &graph.title, &graph.paper, svg);
     Ok((outcome, record))

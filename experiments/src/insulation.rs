@@ -1,9 +1,10 @@
 //! `insulation`: paper 3, section 5.3, figures 32 to 38.
 
+use crate::daemon::Setup;
 use crate::graph::{BASE, Client, Currency, Funding, Graph, TicketKind};
 use crate::plot::{draw, progress, progress_panel};
 use crate::report::Findings;
-use crate::session::{Bench, Part, Record};
+use crate::session::{Bench, Part, Record, SLICES, is_allots};
 use crate::{ExperimentError, ExperimentInfo, Outcome};
 
 pub(crate) const INFO: ExperimentInfo = ExperimentInfo {
@@ -13,19 +14,19 @@ pub(crate) const INFO: ExperimentInfo = ExperimentInfo {
     what: "User bill runs one process, user paul runs 2, 10 and 60. Both users have the same, \
            whatever paul starts. The kernel's default takes turns with allot in the same run.",
     least_seconds: 10.0,
+    usual_seconds: 30.0,
+    own_allotd: false,
 };
 
 /// How many processes paul has, what part of the run that takes, and the paper's figures.
 const PARTS: [(usize, f64, &str); 3] =
     [(2, 0.2, "figure 32"), (10, 0.3, "figures 33, 34"), (60, 0.5, "figures 37, 38")];
-/// Allot, the kernel's default, and both again. The kernel's default needs less time to show what
-/// it does.
-const SLICES: [f64; 4] = [0.35, 0.15, 0.35, 0.15];
 /// Whom they run as, where we may choose: numbers that no person has.
 const BILL_UID: u32 = 65533;
 const PAUL_UID: u32 = 65534;
+
 pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
-    let mut daemon = bench.allotd(bench.options.policy, bench.options.quantum_ms)?;
+    let mut daemon = bench.allotd(&Setup::of(bench.options))?;
     let mut findings = Findings::new(bench, &daemon)?;
     let two_users = nix::unistd::geteuid().is_root() && daemon.is_own();
     if !two_users {
@@ -38,7 +39,8 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
         let seconds = bench.total * part_of_run;
         let label = format!("1:{count}");
         let tick = findings.quantum();
-        let part = Part { label: &label, graph: &graph, seconds, tick, slices: &SLICES };
+        let slices = &SLICES;
+        let part = Part { label: &label, graph: &graph, seconds, tick, slices, weights: true };
         let record = bench.run(Some(&mut daemon), &part)?;
         let names = users(&graph);
         findings.add(&label, &names, &record.windows);
@@ -49,12 +51,9 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
 }
 
 fn plot(title: &str, names: &[String], record: &Record, seconds: f64) -> String {
-    let is_allots = |at: f64| {
-        let turn = SLICES[0] + SLICES[1];
-        (at / seconds) % turn < SLICES[0]
-    };
-    let allot = progress(names, &record.series, &is_allots);
-    let kernel = progress(names, &record.series, &|at| !is_allots(at));
+    let whole = [(0.0, seconds)];
+    let allot = progress(names, &record.series, &|at| is_allots(at, &whole));
+    let kernel = progress(names, &record.series, &|at| !is_allots(at, &whole));
     let panels = [
         progress_panel("allot (its slices of the run, joined)", allot, Vec::new()),
         progress_panel("the kernel's default (its slices, joined)", kernel, Vec::new()),

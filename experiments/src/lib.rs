@@ -6,7 +6,11 @@
 //! [`RunOptions::socket`] names one. It leaves nothing behind: no process, no file outside
 //! [`Outcome::write`]'s directory; also not when it fails or is interrupted.
 
+mod arena;
 mod bound;
+mod cgroups;
+mod compile;
+mod contest;
 mod cpus;
 mod daemon;
 mod error;
@@ -15,19 +19,30 @@ mod graph;
 mod hierarchy;
 mod insulation;
 mod interrupt;
+mod inversion;
+mod latency;
+mod loads;
+mod locks;
 mod machine;
+mod mtr_ls;
 mod nice;
 mod options;
+mod orders;
 mod page;
+mod players;
 mod plot;
 mod report;
 mod rre;
 mod session;
+mod sources;
+mod spawn;
 mod timeline;
+mod tree_cpu;
 mod wobble;
 mod workers;
 mod workload;
 
+pub use contest::Contest;
 pub use cpus::{allowed_cpus, parse_cpus, show_cpus};
 pub use error::ExperimentError;
 pub use graph::{Graph, GraphError};
@@ -37,6 +52,7 @@ pub use report::{Check, Compared, Outcome, Report, Row};
 pub use wobble::Wobble;
 pub use workload::workload_main;
 
+use cgroups::Kernel;
 use interrupt::Interrupts;
 use session::Bench;
 
@@ -53,9 +69,23 @@ pub struct ExperimentInfo {
     pub what: &'static str,
     /// The fewest seconds that its phases need.
     pub least_seconds: f64,
+    /// Enough to say something on most machines.
+    pub usual_seconds: f64,
+    /// Whether it starts and stops allotds of its own, and cannot use a running one.
+    pub own_allotd: bool,
 }
 
-const LIST: [ExperimentInfo; 4] = [hierarchy::INFO, rre::INFO, insulation::INFO, nice::INFO];
+const LIST: [ExperimentInfo; 9] = [
+    hierarchy::INFO,
+    rre::INFO,
+    insulation::INFO,
+    nice::INFO,
+    latency::INFO,
+    compile::INFO,
+    spawn::INFO,
+    inversion::INFO,
+    mtr_ls::INFO,
+];
 
 /// Every experiment.
 pub fn list() -> &'static [ExperimentInfo] {
@@ -97,6 +127,7 @@ pub fn run(
     let mut bench = Bench {
         options,
         machine: Machine::look(&cpus),
+        kernel: Kernel::look(),
         cpus,
         dir,
         stop: &stop,
@@ -108,7 +139,12 @@ pub fn run(
         "cpu-hierarchy" => hierarchy::run,
         "rre" => rre::run,
         "insulation" => insulation::run,
-        _ => nice::run,
+        "nice" => nice::run,
+        "latency" => latency::run,
+        "compile" => compile::run,
+        "spawn" => spawn::run,
+        "inversion" => inversion::run,
+        _ => mtr_ls::run,
     };
     experiment(&mut bench)
 }

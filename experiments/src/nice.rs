@@ -11,8 +11,10 @@ pub(crate) const INFO: ExperimentInfo = ExperimentInfo {
     paper: "paper 1, figure 2",
     what: "Bob gives hog 10 of his own tickets: when his task2 is idle, hog has all that is \
            Bob's. With nice, hog has 10 of Bob's base tickets and no more, and nothing changes for \
-           Alice.",
-    least_seconds: 5.0,
+           Alice. The kernel's default takes turns with allot in the same run.",
+    least_seconds: 12.0,
+    usual_seconds: 40.0,
+    own_allotd: false,
 };
 
 const FIGURE_2: &str = include_str!("../graphs/nice.toml");

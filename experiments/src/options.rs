@@ -16,14 +16,19 @@ pub enum Policy {
     Lottery,
     /// Winners follow from what all had.
     Stride,
+    /// Each has a quota, and its place in a list (paper 2).
+    MtrLs,
 }
 
 impl Policy {
+    const ALL: [Policy; 3] = [Policy::Lottery, Policy::Stride, Policy::MtrLs];
+
     /// Its name as on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Policy::Lottery => "lottery",
             Policy::Stride => "stride",
+            Policy::MtrLs => "mtr-ls",
         }
     }
 }
@@ -38,13 +43,11 @@ impl FromStr for Policy {
     type Err = ExperimentError;
 
     fn from_str(name: &str) -> Result<Policy, ExperimentError> {
-        [Policy::Lottery, Policy::Stride]
-            .into_iter()
-            .find(|policy| policy.as_str() == name)
-            .ok_or_else(|| {
-                let what = format!("no policy is called `{name}`; there are lottery and stride");
-                ExperimentError::BadOption(what)
-            })
+        Policy::ALL.into_iter().find(|policy| policy.as_str() == name).ok_or_else(|| {
+            let what =
+                format!("no policy is called `{name}`; there are lottery, stride and mtr-ls");
+            ExperimentError::BadOption(what)
+        })
     }
 }
 
@@ -57,7 +60,8 @@ pub struct RunOptions {
     pub seed: u64,
     /// Who wins a quantum.
     pub policy: Policy,
-    /// As allotd's `--enforcer`; what allotd thinks best where it is left out.
+    /// As allotd's `--enforcer`; what allotd thinks best for one's own processes where it is left
+    /// out. `sched-ext` and `cgroup` need root: the own allotd is then one for the whole machine.
     pub enforcer: Option<String>,
     /// Milliseconds between draws, 1 to 1000. `insulation` has at most 5.
     pub quantum_ms: u64,
@@ -100,6 +104,11 @@ impl Default for RunOptions {
 }
 
 impl RunOptions {
+    /// Whether the enforcer is one for the whole machine.
+    pub(crate) fn shares_the_machine(&self) -> bool {
+        matches!(self.enforcer.as_deref(), Some("sched-ext" | "cgroup"))
+    }
+
     pub(crate) fn check(&self, info: &ExperimentInfo) -> Result<(), ExperimentError> {
         let bad = |what: String| Err(ExperimentError::BadOption(what));
         if !self.seconds.is_finite() || self.seconds > 86_400.0 {
@@ -111,6 +120,16 @@ impl RunOptions {
         }
         if !(1..=1000).contains(&self.quantum_ms) {
             return bad(format!("a quantum of {} ms; it has 1 to 1000", self.quantum_ms));
+        }
+        if self.shares_the_machine() && !nix::unistd::geteuid().is_root() {
+            let enforcer = self.enforcer.as_deref().unwrap_or_default();
+            return bad(format!("--enforcer {enforcer} shares the whole machine: it needs root"));
+        }
+        if self.socket.is_some() && info.own_allotd {
+            return bad(format!(
+                "{} starts and stops its own allotd; leave out --socket",
+                info.name
+            ));
         }
         if self.graph.is_some() && info.name != "cpu-hierarchy" {
             return bad(format!("--graph is for cpu-hierarchy; {} has its own", info.name));

@@ -1,16 +1,17 @@
-//! A shared file in memory through which workloads tell their progress without a system call.
+//! Shared files in memory through which workloads tell their progress without a system call.
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Each counter has a cache line of its own, so that workloads do not slow each other.
 const LINE_BYTES: usize = 64;
 
-/// One line for the start time, then one for each workload: iterations, then whether it is ready.
+/// One line for the start time and a futex, then one for each workload: iterations, whether it is
+/// ready, and how often it took or let go a lock.
 pub struct Page {
     start: NonNull<AtomicU64>,
     slots: usize,
@@ -50,6 +51,19 @@ impl Page {
         Ok(Page { start, slots })
     }
 
+    /// A futex for all workloads of the page.
+    pub fn futex(&self) -> &AtomicU32 {
+        let word: *const AtomicU64 = self.word(0, 1);
+        // SAFETY: half of an aligned word of the mapping, which nobody reaches as a whole.
+        unsafe { &*word.cast::<AtomicU32>() }
+    }
+
+    /// Grows by one when a workload is about to take its lock, and when it has let it go: odd
+    /// while it has it.
+    pub fn holds(&self, slot: usize) -> &AtomicU64 {
+        self.word(slot + 1, 2)
+    }
+
     fn word(&self, line: usize, word: usize) -> &AtomicU64 {
         assert!(line <= self.slots, "line {line} is outside the page");
         let offset = line * (LINE_BYTES / size_of::<AtomicU64>()) + word;
@@ -87,9 +101,110 @@ impl Drop for Page {
     }
 }
 
+/// Something that a workload noted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// When it was due, or began: CLOCK_MONOTONIC, ns.
+    pub at_ns: u64,
+    /// How long it took, ns.
+    pub took_ns: u64,
+    /// What else there is to say.
+    pub more: u64,
+}
+
+/// The most notes of one workload; what is more is not kept.
+const NOTES_MAX: usize = 1 << 16;
+const NOTE_WORDS: usize = 3;
+
+/// What one workload noted: how many notes, then the notes.
+pub struct Notes {
+    start: NonNull<AtomicU64>,
+}
+
+impl Notes {
+    const BYTES: usize = (NOTES_MAX * NOTE_WORDS + 1) * size_of::<AtomicU64>();
+
+    /// None yet, in a new file.
+    pub fn create(path: &Path) -> io::Result<Notes> {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+        file.set_len(Self::BYTES as u64)?;
+        Self::map(&file)
+    }
+
+    /// Those that another process created.
+    pub fn open(path: &Path) -> io::Result<Notes> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        if file.metadata()?.len() < Self::BYTES as u64 {
+            return Err(io::Error::other("the file is too short for notes"));
+        }
+        Self::map(&file)
+    }
+
+    fn map(file: &File) -> io::Result<Notes> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice, of a file that is as long.
+        let address = unsafe {
+            mmap(std::ptr::null_mut(), Self::BYTES, protection, MapFlags::SHARED, file, 0)?
+        };
+        Ok(Notes { start: NonNull::new(address.cast()).expect("a mapping is not at 0") })
+    }
+
+    fn word(&self, index: usize) -> &AtomicU64 {
+        assert!(index <= NOTES_MAX * NOTE_WORDS, "word {index} is outside the notes");
+        // SAFETY: inside the mapping, aligned, and only reached as atomics.
+        unsafe { self.start.add(index).as_ref() }
+    }
+
+    /// One more; only the workload does this.
+    pub fn add(&self, note: Note) {
+        let count = self.word(0).load(Ordering::Relaxed) as usize;
+        if count >= NOTES_MAX {
+            return;
+        }
+        for (index, value) in [note.at_ns, note.took_ns, note.more].into_iter().enumerate() {
+            self.word(1 + count * NOTE_WORDS + index).store(value, Ordering::Relaxed);
+        }
+        self.word(0).store(count as u64 + 1, Ordering::Release);
+    }
+
+    /// All so far.
+    pub fn all(&self) -> Vec<Note> {
+        let count = self.word(0).load(Ordering::Acquire) as usize;
+        let value = |index: usize| self.word(index).load(Ordering::Relaxed);
+        (0..count.min(NOTES_MAX))
+            .map(|note| 1 + note * NOTE_WORDS)
+            .map(|at| Note { at_ns: value(at), took_ns: value(at + 1), more: value(at + 2) })
+            .collect()
+    }
+}
+
+impl Drop for Notes {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, of that length, and no reference outlives `self`.
+        // A failure would leave some memory mapped.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), Self::BYTES) };
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn notes_are_read_as_they_were_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("notes");
+        let here = Notes::create(&path).unwrap();
+        let there = Notes::open(&path).unwrap();
+        let note = |at_ns| Note { at_ns, took_ns: 2, more: 3 };
+        there.add(note(1));
+        there.add(note(7));
+        assert_eq!(here.all(), [note(1), note(7)]);
+        for _ in 0..NOTES_MAX {
+            there.add(note(9));
+        }
+        assert_eq!(here.all().len(), NOTES_MAX);
+    }
 
     #[test]
     fn two_mappings_see_each_other() {

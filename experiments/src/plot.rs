@@ -1,5 +1,6 @@
 //! Plots in the papers' own forms, as SVG.
 
+use crate::contest::Contest;
 use crate::session::Series;
 use plotters::prelude::*;
 
@@ -211,6 +212,47 @@ pub(crate) fn progress_panel(title: &str, lines: Vec<Line>, marks: Vec<(f64, Str
         lines,
         marks,
         x_names: Vec::new(),
+    }
+}
+
+/// One quantity of several things, allot beside the kernel's default: a point for each.
+pub(crate) fn bars(label: &str, contests: &[Contest], quantity: &str) -> Panel {
+    let of: Vec<&Contest> =
+        contests.iter().filter(|contest| contest.quantity == quantity).collect();
+    type Column = fn(&Contest) -> Option<f64>;
+    let columns: [(&str, bool, Column); 4] = [
+        ("allot", false, |contest| contest.allot),
+        ("allot, no transfers", false, |contest| contest.allot_without_transfers),
+        ("the kernel's default", false, |contest| contest.default),
+        ("promised", true, |contest| contest.promised),
+    ];
+    let mut lines = Vec::new();
+    for (name, dashed, column) in columns {
+        let points: Vec<(f64, f64)> = of
+            .iter()
+            .enumerate()
+            .filter_map(|(place, contest)| Some((place as f64, column(contest)?)))
+            .collect();
+        if !points.is_empty() {
+            lines.push(Line { name: name.to_owned(), points, dashed });
+        }
+    }
+    Panel {
+        title: String::new(),
+        x_label: String::new(),
+        y_label: label.to_owned(),
+        lines,
+        marks: Vec::new(),
+        x_names: of
+            .iter()
+            .map(|contest| {
+                // The part that differs between the points of one plot.
+                let what = contest.what.split_once(", ").filter(|(first, _)| {
+                    of.iter().all(|other| other.what.starts_with(&format!("{first}, ")))
+                });
+                what.map_or(contest.what.clone(), |(_, rest)| rest.to_owned())
+            })
+            .collect(),
     }
 }
 

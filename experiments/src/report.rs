@@ -1,12 +1,11 @@
 //! What an experiment found: a report for programs, a table and plots for people.
 
-use crate::bound::{bound, formula};
+use crate::bound::{EVEN_BOUND, bound, formula};
 use crate::daemon::Daemon;
 use crate::session::{Bench, Window, shares};
-use crate::{ExperimentError, ExperimentInfo, Machine, Policy, Wobble};
+use crate::{Contest, ExperimentError, ExperimentInfo, Machine, Policy, Wobble};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -35,9 +34,13 @@ pub struct Row {
     pub draws: u64,
     /// How many whole draws they were worth: see [`Report::bound_formula`].
     pub draws_worth: f64,
+    /// What it got under the kernel's default in the same run; none where that was not tried.
+    pub default_measured: Option<f64>,
+    /// How far that is from what tickets promise.
+    pub default_error: Option<f64>,
 }
 
-/// A share under another rule, in the same run.
+/// A share under another rule than the two of a [`Row`], in the same run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Compared {
     /// As in [`Row::client`].
@@ -94,8 +97,12 @@ pub struct Report {
     pub quantum_ns: u64,
     /// What else had to hold.
     pub checks: Vec<Check>,
+    /// What the kernel's default is here.
+    pub kernel_default: String,
     /// Other rules beside it, not judged.
     pub compared: Vec<Compared>,
+    /// Quantities that are no shares.
+    pub contests: Vec<Contest>,
     /// How even the shares were over short times.
     pub wobble: Vec<Wobble>,
     /// CPU time of allotd itself, as a part of one CPU.
@@ -149,10 +156,13 @@ pub(crate) struct Findings {
     pub rows: Vec<Row>,
     pub compared: Vec<Compared>,
     pub checks: Vec<Check>,
+    pub contests: Vec<Contest>,
     pub wobble: Vec<Wobble>,
     pub notes: Vec<String>,
     pub policy: Policy,
     enforcer: String,
+    /// Whether winners are drawn.
+    draws: bool,
     quantum_ns: u64,
     seed: u64,
     daemon_ns: u64,
@@ -162,6 +172,12 @@ pub(crate) struct Findings {
 impl Findings {
     pub fn new(bench: &Bench, daemon: &Daemon) -> Result<Findings, ExperimentError> {
         let enforcer = daemon.enforcer();
+        // Somebody else's allotd has the policy that it has; where weights alone are set it may
+        // have none.
+        let policy = match enforcer.name.as_str() {
+            "cgroup" => bench.options.policy,
+            _ => enforcer.policy.parse()?,
+        };
         let mut notes = Vec::new();
         let quota = bench.machine.cpu_quota.filter(|quota| *quota < bench.cpus.len() as f64);
         if let Some(quota) = quota {
@@ -175,12 +191,17 @@ impl Findings {
             rows: Vec::new(),
             compared: Vec::new(),
             checks: Vec::new(),
+            contests: Vec::new(),
             wobble: Vec::new(),
             notes,
-            // Somebody else's allotd has the policy that it has.
-            policy: enforcer.policy.parse()?,
+            policy,
+            draws: policy == Policy::Lottery && enforcer.name != "cgroup",
             enforcer: enforcer.name.clone(),
-            quantum_ns: enforcer.quantum_ns,
+            // Weights have no quantum.
+            quantum_ns: match enforcer.quantum_ns {
+                0 => bench.options.quantum_ms * 1_000_000,
+                quantum_ns => quantum_ns,
+            },
             seed: enforcer.seed,
             daemon_ns: 0,
             managed_seconds: 0.0,
@@ -199,7 +220,7 @@ impl Findings {
         for window in merged(windows) {
             let label = joined(label, &window.phase);
             if !window.managed {
-                self.put_beside(&label, names, &window, "the kernel's default");
+                self.set_default(&label, names, &window);
                 continue;
             }
             let seats = window.expected.seats();
@@ -214,18 +235,39 @@ impl Findings {
                     promised: share.promised,
                     measured: share.measured,
                     error: (share.measured - share.promised).abs(),
-                    bound: bound(self.policy, &chances, busy, draws_worth),
+                    bound: match self.draws {
+                        true => bound(self.policy, &chances, busy, draws_worth),
+                        false => EVEN_BOUND,
+                    },
                     promised_by_allotd: share.clients.iter().map(|i| said[*i]).sum(),
                     used_seconds: used as f64 / 1e9,
                     draws: window.draws,
                     draws_worth,
+                    default_measured: None,
+                    default_error: None,
                 });
             }
             self.note(&label, &window, busy);
         }
     }
 
-    /// Puts a part beside the others that is not judged: another policy, or the kernel's default.
+    /// Puts what the kernel's default did, in a part of its own, beside what allot did.
+    pub fn add_default(&mut self, label: &str, names: &[String], windows: &[Window]) {
+        for window in merged(windows) {
+            self.set_default(&joined(label, &window.phase), names, &window);
+        }
+    }
+
+    fn set_default(&mut self, label: &str, names: &[String], window: &Window) {
+        for share in shares_of(label, names, window) {
+            let row = self.rows.iter_mut().find(|row| row.client == share.title);
+            let row = row.expect("allot comes first");
+            row.default_measured = Some(share.measured);
+            row.default_error = Some((share.measured - share.promised).abs());
+        }
+    }
+
+    /// Puts a part beside the others that is not judged: another policy, or nice values.
     pub fn compare(&mut self, label: &str, names: &[String], windows: &[Window], by: &str) {
         for window in merged(windows) {
             self.put_beside(&joined(label, &window.phase), names, &window, by);
@@ -286,7 +328,8 @@ impl Findings {
             self.checks.push(Check { what, ok });
         }
         let within = self.rows.iter().all(|row| row.error <= row.bound);
-        let ok = within && !self.rows.is_empty() && self.checks.iter().all(|check| check.ok);
+        let judged = !self.rows.is_empty() || !self.checks.is_empty();
+        let ok = within && judged && self.checks.iter().all(|check| check.ok);
         let greatest = |of: fn(&Row) -> f64| self.rows.iter().map(of).fold(0.0, f64::max);
         let report = Report {
             name: info.name.to_owned(),
@@ -299,13 +342,19 @@ impl Findings {
             max_error: greatest(|row| row.error),
             bound: greatest(|row| row.bound),
             ok,
-            bound_formula: formula(self.policy, bench.cpus.len()),
+            bound_formula: match (self.rows.is_empty(), self.draws) {
+                (true, _) => "the checks say what must hold".to_owned(),
+                (_, true) => formula(self.policy, bench.cpus.len()),
+                (_, false) => formula(Policy::Stride, bench.cpus.len()),
+            },
+            kernel_default: bench.kernel.describe(),
             units: "shares are parts (0 to 1) of the CPU time of all clients together; the first \
                     0.5 s of each phase (a tenth, where that is less) is not measured"
                 .to_owned(),
             quantum_ns: self.quantum_ns,
             checks: self.checks,
             compared: self.compared,
+            contests: self.contests,
             wobble: self.wobble,
             allotd_cpu: self.daemon_ns as f64 / 1e9 / self.managed_seconds.max(f64::EPSILON),
             notes: self.notes,
@@ -406,20 +455,31 @@ fn table(report: &Report, title: &str) -> String {
     let compared = report.compared.iter().map(|row| row.client.chars().count());
     let width = clients.chain(compared).max().unwrap_or(0).max(6);
     let percent = |part: f64| format!("{:.2} %", part * 100.0);
-    line(format!(
-        "{:<width$}  {:>9}  {:>9}  {:>8}  {:>8}",
-        "client", "promised", "measured", "error", "bound"
-    ));
-    for row in &report.rows {
+    if !report.rows.is_empty() {
         line(format!(
-            "{:<width$}  {:>9}  {:>9}  {:>8}  {:>8}  {}",
+            "{:<width$}  {:>9}  {:>9}  {:>8}  {:>8}  {:>9}  {:>8}",
+            "client", "promised", "allot", "error", "bound", "default", "error"
+        ));
+    }
+    for row in &report.rows {
+        let or_none = |part: Option<f64>| part.map_or("-".to_owned(), percent);
+        line(format!(
+            "{:<width$}  {:>9}  {:>9}  {:>8}  {:>8}  {:>9}  {:>8}  {}",
             row.client,
             percent(row.promised),
             percent(row.measured),
             percent(row.error),
             percent(row.bound),
+            or_none(row.default_measured),
+            or_none(row.default_error),
             if row.error <= row.bound { "" } else { "BEYOND" }
         ));
+    }
+    if !report.contests.is_empty() {
+        if !report.rows.is_empty() {
+            line(String::new());
+        }
+        crate::contest::table(&report.contests).lines().for_each(|words| line(words.to_owned()));
     }
     if !report.compared.is_empty() {
         line(String::new());
@@ -446,16 +506,17 @@ fn table(report: &Report, title: &str) -> String {
     for note in &report.notes {
         line(format!("note: {note}"));
     }
+    line(format!("default: {}", report.kernel_default));
     line(format!("bound: {}", report.bound_formula));
-    let mut last = String::new();
-    let _ = write!(
-        last,
-        "{}: the greatest error is {}; allotd used {} of one CPU",
-        if report.ok { "ok" } else { "NOT OK" },
-        percent(report.max_error),
-        percent(report.allotd_cpu)
-    );
-    line(last);
+    let verdict = if report.ok { "ok" } else { "NOT OK" };
+    line(match report.rows.is_empty() {
+        true => verdict.to_owned(),
+        false => format!(
+            "{verdict}: the greatest error is {}; allotd used {} of one CPU",
+            percent(report.max_error),
+            percent(report.allotd_cpu)
+        ),
+    });
     text
 }
 

@@ -1,6 +1,6 @@
 //! `rre`: relative rate of execution; paper 3, section 5.2, figures 19 to 28.
 
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, Setup};
 use crate::graph::Graph;
 use crate::plot::{Line, Panel, draw, progress, progress_panel};
 use crate::report::Findings;
@@ -14,80 +14,97 @@ pub(crate) const INFO: ExperimentInfo = ExperimentInfo {
     title: "Relative rate of execution",
     paper: "paper 3, figures 19 to 28",
     what: "Two processes on one CPU at 4:1, 3:1 and 20:1, and 4:1 changed to 1:1 half-way. How \
-           even that is over short times, under lottery, stride and the kernel's nice values.",
-    least_seconds: 10.0,
+           even that is over short times, under lottery, stride, the kernel's weights and its nice values.",
+    least_seconds: 12.0,
+    usual_seconds: 40.0,
+    own_allotd: false,
 };
 
-/// The run is cut into so many pieces; the last part has two of them.
-const PIECES: f64 = 7.0;
+/// The run is cut into so many pieces: allot and the kernel's default with the same weights have
+/// five each, two of them for the changed ratio; the other policy and nice values have one.
+const PIECES: f64 = 12.0;
 /// Fine enough for the shortest windows of the wobble.
 const TICK: Duration = Duration::from_millis(10);
 /// What the kernel gives to nice values 0 to 19, by its table of weights.
 const NICE_WEIGHTS: [u32; 20] =
     [1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15];
-const KERNEL: &str = "the kernel's nice";
+const NICE: &str = "the kernel's nice";
+const WEIGHTS: &str = "the kernel's default";
 
 pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
     let piece = bench.total / PIECES;
-    let mut daemon = bench.allotd(bench.options.policy, bench.options.quantum_ms)?;
+    let setup = Setup::of(bench.options);
+    let mut daemon = bench.allotd(&setup)?;
     let mut findings = Findings::new(bench, &daemon)?;
     let policy = findings.policy;
+    let own = daemon.is_own();
+    if !own {
+        let what =
+            "the running allotd goes on beside the kernel's default: nothing to compare with";
+        findings.notes.push(what.to_owned());
+    }
     let other = if policy == Policy::Lottery { Policy::Stride } else { Policy::Lottery };
     let mut svg = Vec::new();
     let mut wobbly: Vec<(String, Series)> = Vec::new();
+    let mut default_series = None;
 
     for (ratio, figure) in [(4, "figure 19"), (3, "figure 20"), (20, "no figure; text")] {
         let graph = pair(ratio, None)?;
-        let record = one(bench, Some(&mut daemon), &graph, &format!("{ratio}:1"), piece)?;
-        findings.add(&format!("{ratio}:1"), &names(&graph), &record.windows);
+        let label = format!("{ratio}:1");
+        let record = one(bench, Some(&mut daemon), &graph, &label, piece, true)?;
+        findings.add(&label, &names(&graph), &record.windows);
+        let mut panels = vec![panel(&policy.to_string(), &graph, &record, Vec::new())];
+        if own {
+            let default = beside(bench, &mut daemon, &graph, &label, piece)?;
+            findings.add_default(&label, &names(&graph), &default.windows);
+            panels.push(panel(WEIGHTS, &graph, &default, Vec::new()));
+            default_series.get_or_insert(default.series);
+        }
         let title = format!("Relative rate of execution {ratio}:1 (paper 3, {figure})");
-        let panel = panel(&policy.to_string(), &graph, &record, Vec::new());
-        svg.push((format!("rre-{ratio}-1.svg"), draw(&title, &[panel])));
+        svg.push((format!("rre-{ratio}-1.svg"), draw(&title, &panels)));
         if ratio == 4 {
             wobbly.push((policy.to_string(), record.series));
         }
     }
     let graph = pair(4, Some(1))?;
-    let seconds = 2.0 * piece;
-    let record = one(bench, Some(&mut daemon), &graph, "changed", seconds)?;
+    let marks = |seconds: f64| vec![(seconds / 2.0, "4:1 becomes 1:1".to_owned())];
+    let record = one(bench, Some(&mut daemon), &graph, "changed", 2.0 * piece, true)?;
     findings.add("", &names(&graph), &record.windows);
-    let marks = vec![(seconds / 2.0, "4:1 becomes 1:1".to_owned())];
+    let mut panels = vec![panel(&policy.to_string(), &graph, &record, marks(2.0 * piece))];
+    if own {
+        let default = beside(bench, &mut daemon, &graph, "changed", 2.0 * piece)?;
+        findings.add_default("", &names(&graph), &default.windows);
+        panels.push(panel(WEIGHTS, &graph, &default, marks(2.0 * piece)));
+    }
     let title = "Ticket ratio changed half-way from 4:1 to 1:1 (paper 3, figure 23)";
-    svg.push((
-        "rre-changed.svg".to_owned(),
-        draw(title, &[panel(&policy.to_string(), &graph, &record, marks)]),
-    ));
-    let own = daemon.is_own();
+    svg.push(("rre-changed.svg".to_owned(), draw(title, &panels)));
     // One allotd at a time shares a CPU.
     drop(daemon);
 
     let graph = pair(4, None)?;
     if own {
-        let mut daemon = bench.allotd(other, bench.options.quantum_ms)?;
-        let record = one(bench, Some(&mut daemon), &graph, &format!("4:1 by {other}"), piece)?;
-        findings.compare(
-            &format!("4:1 by {other}"),
-            &names(&graph),
-            &record.windows,
-            other.as_str(),
-        );
+        let mut daemon = bench.allotd(&Setup { policy: other, ..setup })?;
+        let label = format!("4:1 by {other}");
+        let record = one(bench, Some(&mut daemon), &graph, &label, piece, true)?;
+        findings.compare(&label, &names(&graph), &record.windows, other.as_str());
         wobbly.push((other.to_string(), record.series));
     } else {
         let what = format!("the running allotd has {policy} only: no wobble for {other}");
         findings.notes.push(what);
     }
+    wobbly.extend(default_series.map(|series| (WEIGHTS.to_owned(), series)));
 
     let mut niced = graph.clone();
     let (nice, ratio) = nearest_nice(4.0);
     niced.clients[0].nice = nice;
-    let record = one(bench, None, &niced, KERNEL, piece)?;
+    let record = one(bench, None, &niced, NICE, piece, false)?;
     let label = format!("4:1 by nice 0 and {nice}");
-    findings.compare(&label, &names(&niced), &record.windows, KERNEL);
+    findings.compare(&label, &names(&niced), &record.windows, NICE);
     findings.notes.push(format!(
         "no nice value means 4:1 to the kernel: the nearest, {nice}, means {ratio:.2}:1 by its \
          table of weights"
     ));
-    wobbly.push((KERNEL.to_owned(), record.series));
+    wobbly.push((NICE.to_owned(), record.series));
 
     let chance = (0.8, findings.quantum().as_millis() as u64);
     for (by, series) in &wobbly {
@@ -105,8 +122,23 @@ fn one(
     graph: &Graph,
     label: &str,
     seconds: f64,
+    weights: bool,
 ) -> Result<Record, ExperimentError> {
-    bench.run(daemon, &Part { label, graph, seconds, tick: TICK, slices: &[1.0] })
+    bench.run(daemon, &Part { label, graph, seconds, tick: TICK, slices: &[1.0], weights })
+}
+
+/// The same by the kernel's default alone.
+fn beside(
+    bench: &mut Bench,
+    daemon: &mut Daemon,
+    graph: &Graph,
+    label: &str,
+    seconds: f64,
+) -> Result<Record, ExperimentError> {
+    daemon.pause();
+    let record = one(bench, None, graph, label, seconds, true)?;
+    daemon.resume(bench.stop)?;
+    Ok(record)
 }
 
 fn names(graph: &Graph) -> Vec<String> {

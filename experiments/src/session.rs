@@ -1,13 +1,14 @@
 //! One run of one funding graph on real processes: set up, let go, change, measure, clean up.
 
-use crate::daemon::Daemon;
+use crate::cgroups::{Kernel, Tree, nodes};
+use crate::daemon::{Daemon, Setup};
 use crate::expected::{Expected, expected};
 use crate::graph::{BASE, Edit, Funding, Graph};
 use crate::machine::Machine;
 use crate::timeline::{Phase, phases};
-use crate::workers::{Workers, nanoseconds};
+use crate::workers::{Job, Workers, nanoseconds};
 use crate::workload::monotonic_ns;
-use crate::{ExperimentError, Policy, Progress, ProgressRow, RunOptions};
+use crate::{ExperimentError, Progress, ProgressRow, RunOptions};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::Duration;
@@ -26,6 +27,8 @@ pub(crate) struct Bench<'a> {
     pub options: &'a RunOptions,
     pub cpus: Vec<u32>,
     pub machine: Machine,
+    /// What allot is compared with.
+    pub kernel: Kernel,
     pub dir: TempDir,
     pub stop: &'a dyn Fn() -> bool,
     pub progress: &'a mut dyn FnMut(&Progress),
@@ -45,6 +48,21 @@ pub(crate) struct Part<'a> {
     /// Cuts each phase into slices of these parts of it, in which allot and the kernel's default
     /// take turns, allot first. One slice is no cut.
     pub slices: &'a [f64],
+    /// Whether the kernel's default gets weights in the tickets' ratio, where it can have them.
+    pub weights: bool,
+}
+
+/// Allot, the kernel's default, and both again. The kernel's default needs less time to show what
+/// it does.
+pub(crate) const SLICES: [f64; 4] = [0.35, 0.15, 0.35, 0.15];
+
+/// Whether a moment of a part of so many seconds, with phases of these bounds, is in one of
+/// allot's [`SLICES`].
+pub(crate) fn is_allots(at: f64, phases: &[(f64, f64)]) -> bool {
+    let inside = |(from, to): &&(f64, f64)| at >= *from && at < *to;
+    let Some((from, to)) = phases.iter().find(inside) else { return true };
+    let turn = SLICES[0] + SLICES[1];
+    ((at - from) / (to - from)) % turn < SLICES[0]
 }
 
 /// What was measured in a stretch of time in which nothing changed.
@@ -132,19 +150,22 @@ impl Bench<'_> {
         part: &Part,
     ) -> Result<Record, ExperimentError> {
         let phases = phases(part.graph, part.seconds)?;
-        let workers = Workers::start(
-            &self.workload_command()?,
-            self.dir.path(),
-            &part.graph.clients,
-            &self.cpus,
-            part.seconds,
-            self.stop,
-        )?;
-        let mut run = Run { workers, daemon, part, phases, ids: BTreeMap::new() };
+        let clients = part.graph.clients.iter();
+        let jobs: Vec<Job> = clients.map(|client| Job::of_client(client, part.seconds)).collect();
+        let workers = self.workers(&jobs, part.seconds)?;
+        let managed = daemon.is_some();
+        let ids = BTreeMap::new();
+        let mut run = Run { workers, daemon, part, phases, ids, managed, tree: None };
         // In any case the workloads end first, then what was made for them is taken away.
-        let record = run.go(self);
-        let Run { workers, daemon, ids, .. } = run;
+        let mut record = run.go(self);
+        let Run { workers, mut daemon, ids, tree, .. } = run;
         drop(workers);
+        drop(tree);
+        if let (Some(daemon), Ok(_)) = (&mut daemon, &record)
+            && let Err(error) = daemon.resume(self.stop)
+        {
+            record = Err(error);
+        }
         match (daemon, &record) {
             (Some(daemon), Ok(_)) => sweep(daemon, part.graph, &ids)?,
             // An own allotd ends with the failure; another's is left as clean as it can be.
@@ -156,9 +177,14 @@ impl Bench<'_> {
     }
 
     /// An allotd for this experiment.
-    pub fn allotd(&self, policy: Policy, quantum_ms: u64) -> Result<Daemon, ExperimentError> {
-        let dir = self.dir.path();
-        Daemon::start(self.options, policy, quantum_ms, &self.cpus, dir, self.stop)
+    pub fn allotd(&self, setup: &Setup) -> Result<Daemon, ExperimentError> {
+        Daemon::start(self.options, setup, &self.cpus, self.dir.path(), self.stop)
+    }
+
+    /// Processes that wait for their start.
+    pub fn workers(&self, jobs: &[Job], seconds: f64) -> Result<Workers, ExperimentError> {
+        let command = self.workload_command()?;
+        Workers::start(&command, self.dir.path(), jobs, &self.cpus, seconds, self.stop)
     }
 
     fn workload_command(&self) -> Result<Vec<OsString>, ExperimentError> {
@@ -169,7 +195,8 @@ impl Bench<'_> {
         Ok(vec![here.into(), "workload".into()])
     }
 
-    fn report(&mut self, at: f64, phase: &str, rows: Vec<ProgressRow>, note: &str) {
+    /// Tells how far it is: `at` seconds into this part.
+    pub fn report(&mut self, at: f64, phase: &str, rows: Vec<ProgressRow>, note: &str) {
         let progress = Progress {
             elapsed: (self.elapsed + at).min(self.total),
             total: self.total,
@@ -188,6 +215,10 @@ struct Run<'a, 'd> {
     phases: Vec<Phase>,
     /// Currencies and clients by name.
     ids: BTreeMap<String, CurrencyRef>,
+    /// Whether allot shares the CPU now.
+    managed: bool,
+    /// The kernel's weights, while it shares the CPU.
+    tree: Option<Tree>,
 }
 
 impl Run<'_, '_> {
@@ -201,7 +232,7 @@ impl Run<'_, '_> {
         let turns = self.turns();
         let start_ns = self.workers.release();
         for turn in turns {
-            self.turn(&turn, &mut record)?;
+            self.turn(&turn, bench, &mut record)?;
             let window = self.measure(&turn, start_ns, bench, &mut record.series)?;
             record.windows.push(window);
         }
@@ -211,10 +242,16 @@ impl Run<'_, '_> {
 
     fn turns(&self) -> Vec<Turn> {
         let managed = self.daemon.is_some();
+        // Whoever schedules the whole machine does so until its allotd ends.
+        let can_turn = |daemon: &Daemon| daemon.is_own() || daemon.enforcer().name == "user-level";
+        let slices = match &self.daemon {
+            Some(daemon) if !can_turn(daemon) => &[1.0],
+            _ => self.part.slices,
+        };
         let mut turns = Vec::new();
         for (index, phase) in self.phases.iter().enumerate() {
             let mut at = phase.start;
-            for (slice, part) in self.part.slices.iter().enumerate() {
+            for (slice, part) in slices.iter().enumerate() {
                 let end = at + (phase.end - phase.start) * part;
                 let managed = managed && slice % 2 == 0;
                 turns.push(Turn { at, end, phase: index, managed, first_of_phase: slice == 0 });
@@ -225,22 +262,54 @@ impl Run<'_, '_> {
     }
 
     /// What is done at the beginning of a turn.
-    fn turn(&mut self, turn: &Turn, record: &mut Record) -> Result<(), ExperimentError> {
-        if turn.at == 0.0 || self.daemon.is_none() {
-            return Ok(());
-        }
-        if self.part.slices.len() > 1 {
-            match turn.managed {
-                true => self.adopt()?,
-                false => self.release()?,
+    fn turn(
+        &mut self,
+        turn: &Turn,
+        bench: &Bench,
+        record: &mut Record,
+    ) -> Result<(), ExperimentError> {
+        let before = std::mem::replace(&mut self.managed, turn.managed);
+        if turn.managed {
+            self.tree = None;
+            if !before {
+                match self.daemon().is_own() {
+                    true => self.daemon.as_mut().expect("managed").resume(bench.stop)?,
+                    false => self.adopt()?,
+                }
             }
+        } else {
+            match &mut self.daemon {
+                Some(daemon) if before && daemon.is_own() => daemon.pause(),
+                Some(_) if before => self.release()?,
+                _ => {}
+            }
+            self.weigh(turn, bench)?;
         }
-        if turn.first_of_phase {
+        if turn.first_of_phase && turn.at > 0.0 && self.daemon.is_some() {
             let edits = self.phases[turn.phase].edits.clone();
             for edit in &edits {
                 record.guaranteed.push(self.guaranteed()?);
                 self.edit(edit)?;
                 record.guaranteed.push(self.guaranteed()?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the kernel's default the weights of this turn.
+    fn weigh(&mut self, turn: &Turn, bench: &Bench) -> Result<(), ExperimentError> {
+        if !self.part.weights {
+            return Ok(());
+        }
+        let system = ExperimentError::system;
+        let phase = &self.phases[turn.phase];
+        self.tree = None;
+        let nodes = nodes(self.part.graph, &phase.tickets, &phase.active);
+        self.tree = bench.kernel.tree(&nodes).map_err(system("make control groups"))?;
+        if let Some(tree) = &self.tree {
+            for worker in self.workers.list() {
+                tree.put(&worker.name, worker.pid)
+                    .map_err(system("put a workload into its control group"))?;
             }
         }
         Ok(())
@@ -274,7 +343,14 @@ impl Run<'_, '_> {
             promised: &promised,
             base: None,
         };
-        self.wait_until(turn.at + settle, start_ns, bench, series, &view)?;
+        let now = (monotonic_ns() - start_ns) as f64 / 1e9;
+        let begin = turn.at.max(now) + settle;
+        // Half of what is there at least, or it says too little.
+        if begin > (turn.at + turn.end) / 2.0 {
+            let (took, slice) = (now - turn.at, turn.end - turn.at);
+            return Err(ExperimentError::SwitchTooSlow { took, slice });
+        }
+        self.wait_until(begin, start_ns, bench, series, &view)?;
         let used_before = self.workers.cpu_ns()?;
         let sample_before = self.sample(turn.managed)?;
         let begun_ns = monotonic_ns();

@@ -2,8 +2,10 @@
 
 use crate::ExperimentError;
 use crate::graph::{Client, Doing};
+use crate::orders::{Orders, Work};
 use crate::page::Page;
-use crate::workload::{Orders, monotonic_ns};
+use crate::workload::monotonic_ns;
+use nix::sys::signal::{Signal, killpg};
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 use std::ffi::OsString;
@@ -18,7 +20,33 @@ use std::time::{Duration, Instant};
 /// How long processes may take until they wait at the barrier. Sixty of them share a busy machine.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
-/// Workload processes. Dropping them kills and reaps every one.
+/// A process to be started.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    /// Its name.
+    pub name: String,
+    /// Whom to run as, where not the caller.
+    pub uid: Option<u32>,
+    /// Its nice value.
+    pub nice: i32,
+    /// What it does.
+    pub work: Work,
+}
+
+impl Job {
+    /// As the caller, with nice value 0.
+    pub fn new(name: &str, work: Work) -> Job {
+        Job { name: name.to_owned(), uid: None, nice: 0, work }
+    }
+
+    /// What a graph's client does in a run of so many seconds.
+    pub fn of_client(client: &Client, seconds: f64) -> Job {
+        let work = Work::Burn(steps(client, seconds));
+        Job { name: client.name.clone(), uid: client.uid, nice: client.nice, work }
+    }
+}
+
+/// Workload processes. Dropping them kills and reaps every one, and ends what they started.
 pub(crate) struct Workers {
     page: Page,
     barrier: Option<PipeWriter>,
@@ -39,14 +67,14 @@ pub(crate) struct Worker {
 }
 
 impl Workers {
-    /// Starts a process for each client; all wait at a barrier. `command` runs [`workload_main`]
+    /// Starts a process for each job; all wait at a barrier. `command` runs [`workload_main`]
     /// with what follows.
     ///
     /// [`workload_main`]: crate::workload_main
     pub fn start(
         command: &[OsString],
         dir: &Path,
-        clients: &[Client],
+        jobs: &[Job],
         cpus: &[u32],
         seconds: f64,
         stop: &dyn Fn() -> bool,
@@ -54,28 +82,27 @@ impl Workers {
         let system = ExperimentError::system;
         let number = std::fs::read_dir(dir).map_or(0, Iterator::count);
         let path = dir.join(format!("page-{number}"));
-        let page =
-            Page::create(&path, clients.len()).map_err(system("make the page of counters"))?;
+        let page = Page::create(&path, jobs.len()).map_err(system("make the page of counters"))?;
         let log = dir.join(format!("workload-{number}.log"));
         let stderr = File::create(&log).map_err(system("write in the temporary directory"))?;
         let (reader, barrier) = io::pipe().map_err(system("make the barrier"))?;
         let mut workers =
             Workers { page, barrier: Some(barrier), workers: Vec::new(), log: log.clone() };
         let (program, words) = command.split_first().expect("a command has a program");
-        for (slot, client) in clients.iter().enumerate() {
+        for (slot, job) in jobs.iter().enumerate() {
             let orders = Orders {
                 page: path.clone(),
-                slots: clients.len(),
+                slots: jobs.len(),
                 slot,
-                name: client.name.clone(),
+                name: job.name.clone(),
                 parent: std::process::id(),
                 cpus: cpus.to_vec(),
-                uid: client.uid,
-                nice: client.nice,
+                uid: job.uid,
+                nice: job.nice,
                 end_ns: nanoseconds(seconds),
-                steps: steps(client, seconds),
+                work: job.work.clone(),
             };
-            let starting = || format!("start the workload {}", client.name);
+            let starting = || format!("start the workload {}", job.name);
             let stdin = reader.try_clone().map_err(system(&starting()))?;
             let stderr = stderr.try_clone().map_err(system(&starting()))?;
             let child = Command::new(program)
@@ -88,7 +115,7 @@ impl Workers {
                 .process_group(0)
                 .spawn()
                 .map_err(system(&starting()))?;
-            workers.add(client.name.clone(), child).map_err(system(&starting()))?;
+            workers.add(job.name.clone(), child).map_err(system(&starting()))?;
         }
         drop(reader);
         workers.wait_until_ready(stop)?;
@@ -148,18 +175,18 @@ impl Workers {
         start_ns
     }
 
-    /// The processes, in the order of their clients.
+    /// The processes, in the order of their jobs.
     pub fn list(&self) -> &[Worker] {
         &self.workers
     }
 
-    /// Iterations done so far, in the order of clients.
+    /// Iterations done so far, in the order of jobs.
     pub fn iterations(&self) -> Vec<u64> {
         let slots = 0..self.workers.len();
         slots.map(|slot| self.page.iterations(slot).load(Ordering::Relaxed)).collect()
     }
 
-    /// CPU time used so far, ns, in the order of clients, from each process's own clock.
+    /// CPU time used so far, ns, in the order of jobs, from each process's own clock.
     pub fn cpu_ns(&self) -> Result<Vec<u64>, ExperimentError> {
         let read = |worker: &Worker| {
             let time = clock_gettime(worker.cpu_clock).map_err(io::Error::from)?;
@@ -172,8 +199,10 @@ impl Workers {
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        // SIGKILL also ends those that are stopped. Failures: it has ended already.
+        // SIGKILL also ends those that are stopped. Each leads a process group, with what it has
+        // started; its number is its own until it is reaped. Failures: it has ended already.
         for worker in &mut self.workers {
+            let _ = killpg(Pid::from_raw(worker.pid as i32), Signal::SIGKILL);
             let _ = worker.child.kill();
         }
         for worker in &mut self.workers {
@@ -186,6 +215,7 @@ pub(crate) fn nanoseconds(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
 }
 
+/// A client's steps, in ns from the start.
 fn steps(client: &Client, seconds: f64) -> Vec<(u64, bool)> {
     let start = (0, true);
     let steps = client

@@ -1,12 +1,13 @@
-//! The workload's own side: a process that burns CPU time by a schedule.
+//! The workload's own side: a process that waits at a barrier, then does its work.
 
-use crate::cpus::{parse_cpus, pin_to};
+use crate::cpus::pin_to;
+use crate::orders::{Orders, Work};
 use crate::page::Page;
+use crate::{loads, locks, players};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::ffi::{CString, OsString};
 use std::io::{self, Read};
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -14,113 +15,6 @@ use std::time::Duration;
 const INNER_LOOPS: u32 = 5000;
 /// How long a workload that nobody ended goes on after its time, ns.
 const GRACE_NS: u64 = 30_000_000_000;
-
-/// What a workload is to do; its command line.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Orders {
-    /// The shared page.
-    pub page: PathBuf,
-    /// How many workloads share it.
-    pub slots: usize,
-    /// Which of them this is.
-    pub slot: usize,
-    /// Its name, shown by ps and top.
-    pub name: String,
-    /// Who started it; it ends with that one.
-    pub parent: u32,
-    /// Where it may run.
-    pub cpus: Vec<u32>,
-    /// Whom to run as.
-    pub uid: Option<u32>,
-    /// Its nice value.
-    pub nice: i32,
-    /// Its end, ns from the start.
-    pub end_ns: u64,
-    /// (ns from the start, whether it burns from then on).
-    pub steps: Vec<(u64, bool)>,
-}
-
-impl Orders {
-    /// As a command line, after `workload`.
-    pub fn to_args(&self) -> Vec<OsString> {
-        let steps: Vec<String> = self
-            .steps
-            .iter()
-            .map(|(at, burn)| format!("{at}:{}", if *burn { "burn" } else { "sleep" }))
-            .collect();
-        let cpus: Vec<String> = self.cpus.iter().map(u32::to_string).collect();
-        let mut args: Vec<OsString> = vec!["burn".into()];
-        let mut option = |name: &str, value: OsString| args.extend([name.into(), value]);
-        option("--page", self.page.clone().into());
-        option("--slots", self.slots.to_string().into());
-        option("--slot", self.slot.to_string().into());
-        option("--name", self.name.clone().into());
-        option("--parent", self.parent.to_string().into());
-        option("--cpus", cpus.join(",").into());
-        option("--nice", self.nice.to_string().into());
-        option("--end-ns", self.end_ns.to_string().into());
-        option("--steps", steps.join(",").into());
-        if let Some(uid) = self.uid {
-            option("--uid", uid.to_string().into());
-        }
-        args
-    }
-
-    fn parse(args: &[OsString]) -> Result<Orders, String> {
-        let mut args = args.iter();
-        if args.next().is_none_or(|kind| kind != "burn") {
-            return Err("the only workload is `burn`".to_owned());
-        }
-        let mut orders = Orders {
-            page: PathBuf::new(),
-            slots: 1,
-            slot: 0,
-            name: "burn".to_owned(),
-            parent: 0,
-            cpus: Vec::new(),
-            uid: None,
-            nice: 0,
-            end_ns: 0,
-            steps: Vec::new(),
-        };
-        while let Some(option) = args.next() {
-            let option = option.to_string_lossy();
-            let value = args.next().ok_or_else(|| format!("{option} has no value"))?;
-            if option == "--page" {
-                orders.page = value.into();
-                continue;
-            }
-            let text = value.to_str().ok_or_else(|| format!("{option} is not text"))?;
-            let bad = || format!("{option} cannot be `{text}`");
-            match &*option {
-                "--slots" => orders.slots = text.parse().map_err(|_| bad())?,
-                "--slot" => orders.slot = text.parse().map_err(|_| bad())?,
-                "--name" => orders.name = text.to_owned(),
-                "--parent" => orders.parent = text.parse().map_err(|_| bad())?,
-                "--cpus" => orders.cpus = parse_cpus(text).map_err(|_| bad())?,
-                "--uid" => orders.uid = Some(text.parse().map_err(|_| bad())?),
-                "--nice" => orders.nice = text.parse().map_err(|_| bad())?,
-                "--end-ns" => orders.end_ns = text.parse().map_err(|_| bad())?,
-                "--steps" => {
-                    for step in text.split(',') {
-                        let (at, what) = step.split_once(':').ok_or_else(bad)?;
-                        let burn = match what {
-                            "burn" => true,
-                            "sleep" => false,
-                            _ => return Err(bad()),
-                        };
-                        orders.steps.push((at.parse().map_err(|_| bad())?, burn));
-                    }
-                }
-                _ => return Err(format!("unknown option {option}")),
-            }
-        }
-        if orders.slot >= orders.slots {
-            return Err(format!("slot {} of {}", orders.slot, orders.slots));
-        }
-        Ok(orders)
-    }
-}
 
 /// The main function of a workload process: `args` are the words after `workload`. Hidden: an
 /// experiment starts it, and it ends with that experiment, however that one ends.
@@ -133,6 +27,31 @@ pub fn workload_main(args: &[OsString]) -> u8 {
             eprintln!("allot workload: {what}");
             2
         }
+    }
+}
+
+/// What every kind of work needs.
+pub(crate) struct Workplace {
+    /// The shared page.
+    pub page: Page,
+    /// Its own place there.
+    pub slot: usize,
+    /// CLOCK_MONOTONIC at the start, ns; 0 before.
+    pub start_ns: u64,
+    /// When it ends by itself, on that clock.
+    pub last_ns: u64,
+}
+
+impl Workplace {
+    /// One iteration more. Only this process writes its counter.
+    pub fn count(&self) {
+        let counter = self.page.iterations(self.slot);
+        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Whether its time is over.
+    pub fn over(&self) -> bool {
+        monotonic_ns() >= self.last_ns
     }
 }
 
@@ -161,22 +80,41 @@ fn work(orders: &Orders) -> Result<(), String> {
     if parent != orders.parent {
         return Err("its parent ended before it began".to_owned());
     }
-    page.set_ready(orders.slot);
+    let mut place = Workplace { page, slot: orders.slot, start_ns: 0, last_ns: 0 };
+    let begin = prepared(&orders.work).map_err(failed("prepare its work"))?;
+    place.page.set_ready(orders.slot);
     // The barrier: the other end closes for all at once.
     let mut nothing = Vec::new();
     io::stdin().read_to_end(&mut nothing).map_err(failed("wait for the start"))?;
-    let start_ns = page.start_ns().load(Ordering::Acquire);
-    if start_ns == 0 {
+    place.start_ns = place.page.start_ns().load(Ordering::Acquire);
+    if place.start_ns == 0 {
         return Ok(());
     }
-    follow_schedule(orders, &page, start_ns)
+    place.last_ns = place.start_ns + orders.end_ns + GRACE_NS;
+    begin(&place).map_err(failed("do its work"))
 }
 
-fn follow_schedule(orders: &Orders, page: &Page, start_ns: u64) -> Result<(), String> {
-    let counter = page.iterations(orders.slot);
-    let last_ns = start_ns + orders.end_ns + GRACE_NS;
-    let mut state = std::hint::black_box(0x9e37_79b9_7f4a_7c15_u64);
-    let mut steps = orders.steps.iter().map(|(at, burn)| (start_ns + at, *burn)).peekable();
+/// Work that is ready to begin.
+pub(crate) type Begin = Box<dyn FnOnce(&Workplace) -> io::Result<()>>;
+
+/// What is done before the start.
+fn prepared(work: &Work) -> io::Result<Begin> {
+    Ok(match work.clone() {
+        Work::Burn(steps) => Box::new(move |place| {
+            follow_schedule(&steps, place);
+            Ok(())
+        }),
+        Work::Play { player, notes } => players::prepare(player, &notes)?,
+        Work::Hold(lock) => locks::prepare_hold(lock)?,
+        Work::Wait { lock, holder, notes } => locks::prepare_wait(lock, holder, &notes)?,
+        load => loads::prepare(&load)?,
+    })
+}
+
+fn follow_schedule(steps: &[(u64, bool)], place: &Workplace) {
+    let (start_ns, last_ns) = (place.start_ns, place.last_ns);
+    let mut state = SEED;
+    let mut steps = steps.iter().map(|(at, burn)| (start_ns + at, *burn)).peekable();
     let mut burn = true;
     loop {
         let now_ns = monotonic_ns();
@@ -185,13 +123,12 @@ fn follow_schedule(orders: &Orders, page: &Page, start_ns: u64) -> Result<(), St
         }
         let next_ns = steps.peek().map_or(last_ns, |(at, _)| (*at).min(last_ns));
         if now_ns >= last_ns {
-            return Ok(());
+            return;
         }
         if burn {
             while monotonic_ns() < next_ns {
                 state = inner_loops(state);
-                // Only this process writes it.
-                counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                place.count();
             }
         } else {
             std::thread::sleep(Duration::from_nanos(next_ns.saturating_sub(monotonic_ns())));
@@ -199,14 +136,32 @@ fn follow_schedule(orders: &Orders, page: &Page, start_ns: u64) -> Result<(), St
     }
 }
 
+/// What [`inner_loops`] begins with.
+pub(crate) const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// Integer arithmetic that the compiler cannot leave out.
-fn inner_loops(mut state: u64) -> u64 {
+pub(crate) fn inner_loops(mut state: u64) -> u64 {
     for _ in 0..INNER_LOOPS {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
     }
     std::hint::black_box(state)
+}
+
+/// Uses so much of the CPU, ns, as the thread's own clock counts.
+pub(crate) fn burn_ns(amount_ns: u64) {
+    let until_ns = thread_cpu_ns() + amount_ns;
+    let mut state = SEED;
+    while thread_cpu_ns() < until_ns {
+        // A tenth of an iteration: bursts are short.
+        for _ in 0..INNER_LOOPS / 10 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+        }
+        state = std::hint::black_box(state);
+    }
 }
 
 /// The group has the user's number. Supplementary groups go first, then the group, then the user:
@@ -225,8 +180,24 @@ pub(crate) fn monotonic_ns() -> u64 {
     timespec_ns(clock_gettime(ClockId::Monotonic))
 }
 
+/// CPU time of the calling thread, in ns.
+pub(crate) fn thread_cpu_ns() -> u64 {
+    timespec_ns(clock_gettime(ClockId::ThreadCPUTime))
+}
+
 fn timespec_ns(time: Timespec) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Sleeps until a moment of CLOCK_MONOTONIC, in ns.
+pub(crate) fn sleep_until(until_ns: u64) {
+    let until = Timespec {
+        tv_sec: (until_ns / 1_000_000_000) as i64,
+        tv_nsec: (until_ns % 1_000_000_000) as i64,
+    };
+    while let Err(rustix::io::Errno::INTR) =
+        rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &until)
+    {}
 }
 
 #[cfg(test)]
@@ -234,34 +205,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_survive_the_command_line() {
-        let orders = Orders {
-            page: "/tmp/p q".into(),
-            slots: 3,
-            slot: 2,
-            name: "B3".into(),
-            parent: 17,
-            cpus: vec![0, 1],
-            uid: Some(65533),
-            nice: -5,
-            end_ns: 30,
-            steps: vec![(0, false), (15, true)],
-        };
-        assert_eq!(Orders::parse(&orders.to_args()), Ok(orders));
-    }
-
-    #[test]
-    fn nonsense_is_refused() {
-        for args in [
-            &["read"][..],
-            &["burn", "--slot"],
-            &["burn", "--slot", "1"],
-            &["burn", "--steps", "0:dance"],
-            &["burn", "--cpus", "x"],
-            &["burn", "--colour", "red"],
-        ] {
-            let args: Vec<OsString> = args.iter().map(OsString::from).collect();
-            assert!(Orders::parse(&args).is_err(), "{args:?}");
-        }
+    fn burning_uses_what_it_says() {
+        let before = thread_cpu_ns();
+        burn_ns(3_000_000);
+        assert!(thread_cpu_ns() - before >= 3_000_000);
+        let until = monotonic_ns() + 2_000_000;
+        sleep_until(until);
+        assert!(monotonic_ns() >= until);
     }
 }

@@ -39,13 +39,18 @@ impl Drop for Killed {
     }
 }
 
-fn start(page: &Path, steps: &str) -> Killed {
+fn orders(page: &Path, parent: u32, work: &str) -> String {
+    format!(
+        "{{\"page\":{page:?},\"slots\":1,\"slot\":0,\"name\":\"B3\",\"parent\":{parent},\
+         \"cpus\":[],\"uid\":null,\"nice\":0,\"end_ns\":60000000000,\"work\":{work}}}"
+    )
+}
+
+fn start(page: &Path, work: &str) -> Killed {
     fs::write(page, [0; 128]).unwrap();
     let child = Command::new(ACTOR)
-        .args(["workload", "burn", "--slots", "1", "--slot", "0", "--name", "B3", "--page"])
-        .arg(page)
-        .args(["--parent", &std::process::id().to_string()])
-        .args(["--end-ns", "60000000000", "--steps", steps])
+        .args(["workload", "burn"])
+        .arg(orders(page, std::process::id(), work))
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
@@ -56,7 +61,7 @@ fn start(page: &Path, steps: &str) -> Killed {
 fn a_workload_waits_then_burns_then_sleeps() {
     let dir = tempfile::tempdir().unwrap();
     let page = dir.path().join("page");
-    let mut workload = start(&page, "0:burn,2000000000:sleep");
+    let mut workload = start(&page, "{\"burn\":[[0,true],[2000000000,false]]}");
     wait_for("readiness", || word(&page, READY_AT) == 1);
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(word(&page, ITERATIONS_AT), 0, "nothing before the start");
@@ -81,7 +86,7 @@ fn a_workload_waits_then_burns_then_sleeps() {
 fn a_workload_whose_barrier_breaks_ends() {
     let dir = tempfile::tempdir().unwrap();
     let page = dir.path().join("page");
-    let mut workload = start(&page, "0:burn");
+    let mut workload = start(&page, "{\"burn\":[[0,true]]}");
     wait_for("readiness", || word(&page, READY_AT) == 1);
     // As when the parent is gone: closed, and no start was set.
     drop(workload.0.stdin.take());
@@ -95,9 +100,8 @@ fn a_workload_of_a_parent_that_is_gone_does_not_begin() {
     let page = dir.path().join("page");
     fs::write(&page, [0; 128]).unwrap();
     let output = Command::new(ACTOR)
-        .args(["workload", "burn", "--slots", "1", "--slot", "0", "--page"])
-        .arg(&page)
-        .args(["--parent", "1", "--end-ns", "1", "--steps", "0:burn"])
+        .args(["workload", "burn"])
+        .arg(orders(&page, 1, "{\"burn\":[[0,true]]}"))
         .output()
         .unwrap();
     // Process 1 is not its parent, unless the tests are started by process 1 itself.

@@ -46,16 +46,17 @@ pub enum ExpCommand {
 pub struct ExpRunArgs {
     /// Which; `allot exp list` names them
     pub name: String,
-    /// How long, in all [default: 30, or what the experiment needs]
+    /// How long, in all [default: what the experiment needs, 30 to 240]
     #[arg(long, value_name = "N", value_parser = numbers::seconds)]
     pub seconds: Option<f64>,
     /// Of the policy's random numbers
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Who wins a quantum: lottery or stride
+    /// Who wins a quantum: lottery, stride or mtr-ls
     #[arg(long, default_value = "lottery")]
     pub policy: Policy,
-    /// Who enforces the tickets: auto, user-level [default: the best that the machine offers]
+    /// Who enforces the tickets: user-level; as root also sched-ext or cgroup, which share the
+    /// whole machine while it runs [default: user-level]
     #[arg(long)]
     pub enforcer: Option<String>,
     /// Milliseconds between draws, 1 to 1000
@@ -109,6 +110,7 @@ fn list(global: &Global) -> Result<ExitCode, CliError> {
                 "paper": info.paper,
                 "what": info.what,
                 "least_seconds": info.least_seconds,
+                "usual_seconds": info.usual_seconds,
             })
         };
         output::json(&experiments.iter().map(json).collect::<Vec<_>>())?;
@@ -130,9 +132,9 @@ impl ExpRunArgs {
     fn options(&self, global: &Global, out: &Path) -> Result<RunOptions, ExperimentError> {
         let defaults = RunOptions::default();
         let needs = experiments::list().iter().find(|info| info.name == self.name);
-        let least = needs.map_or(0.0, |info| info.least_seconds);
+        let usual = needs.map_or(defaults.seconds, |info| info.usual_seconds);
         Ok(RunOptions {
-            seconds: self.seconds.unwrap_or(defaults.seconds.max(least)),
+            seconds: self.seconds.unwrap_or(usual),
             seed: self.seed,
             policy: self.policy,
             enforcer: self.enforcer.clone(),
