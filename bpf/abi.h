@@ -12,9 +12,9 @@
 
 enum abi_limits {
 	SLOTS_MAX = 1 << 16, /* currencies, clients among them; slot 0 is base */
-	EDGES_MAX = 1 << 18, /* edges of a bank: every node's backing and every client's recipe */
-	LOCALS_MAX = 64,     /* values that one recipe may keep; the last is its result */
-	STEPS_MAX = 256,     /* edges of one recipe */
+	EDGES_MAX = 1 << 17, /* edges of a bank: every node's backing */
+	STEPS_MAX = 1 << 18, /* steps of a bank: every client's path */
+	PATH_MAX = 64,	     /* steps of one path */
 	CPUS_MAX = 1024,
 	DOMAINS_MAX = 64, /* last-level caches */
 	PAYERS_MAX = 4,	  /* clients that lend to one thread at a time */
@@ -24,8 +24,8 @@ enum abi_limits {
 #define WHOLE (1ULL << 48)
 #define HARD_TOTAL 1000ULL
 
-/* What a client is charged is counted in virtual nanoseconds: used · WHOLE / value. A value below
- * this is charged as this, so that no product overflows. */
+/* Keys are in virtual nanoseconds: CPU time · WHOLE / value. A value below this counts as this, so
+ * that no product overflows. */
 #define VALUE_MIN (1ULL << 24)
 #define INVERSE_SHIFT 15 /* inverse = 2^63 / value; WHOLE's is 1 << 15 */
 
@@ -48,42 +48,56 @@ enum client_flags {
 	CLIENT_LENT = 1 << 3,	/* has lent its tickets: runs only when nothing else waits */
 };
 
-/* A ticket of a positive amount: in a node's backing it leads to the issuer; in a client's recipe
- * it adds part of the issuer's value, local number `from`, to local number `to`. */
+/* A ticket of a positive amount, in its holder's backing. */
 struct edge {
 	__u64 amount;
 	__u32 issuer; /* slot */
-	__u8 kind;
-	__u8 from;
-	__u8 to;
-	__u8 first; /* the first that adds to `to`: it sets, the others add */
+	__u32 kind;   /* enum ticket_kind */
+	__u64 seen;   /* the kernel's: the issuer's clock up to which the holder has got its due */
 };
 
-/* A currency in one bank. The last four are the kernel's. */
+/* A currency in one bank. From `active` on the kernel's: 0 in a new plan. */
 struct node {
 	__u64 issued_hard;
 	__u32 first_edge; /* its backing */
 	__u32 edges;
-	__u32 first_step; /* a client's recipe: issuers before holders, result in LOCALS_MAX - 1 */
+	/* A client's path: the slots of all currencies above it but base, issuers before holders,
+	 * and the client itself last. At most PATH_MAX. */
+	__u32 first_step;
 	__u32 steps;
 	__u32 flags; /* enum client_flags */
+	__u32 scale; /* the soft clock's unit is 2^-scale ns a ticket: 16 to 31, see below */
 	__u32 active; /* a client: its tickets are counted in its issuers */
+	__u32 lock;
 	__u64 active_soft; /* of what it has issued */
 	__u64 active_hard;
 	__u64 active_tickets;
+	__u64 stamp; /* the activity for which `value` is right */
+	__u64 value;
+	__u64 due_ns; /* CPU time that it was due in this plan */
+	__u64 soft_clock; /* CPU time that each soft ticket was due */
+	__u64 hard_clock; /* each hard ticket, in 2^-16 ns */
+	__u64 soft_rest;
+	__u64 hard_rest;
+	__u64 pad;
 };
+/* scale = 16 + what the bits of all soft tickets that the currency has issued are above 24, at
+ * most 31: then neither does a clock lose small amounts nor does a product leave 64 bits. */
 
-/* A client, whatever plan is followed. The enforcer writes id and birth before the slot is used,
- * and, once, pass of a new client; the rest is the kernel's. */
+/* A client, whatever plan is followed. The enforcer writes id, birth and charged_ns before the
+ * slot is used (what a new client owes: debts of who was there before it); the rest is the
+ * kernel's. */
 struct client {
 	__u64 id;    /* its currency; also picks its random numbers */
-	__u64 pass;  /* virtual time up to which it has been charged */
+	__u64 due_ns; /* CPU time that its tickets were due while it was active, of all that was
+		       * given: what it is promised */
+	__u64 charged_ns; /* CPU time that it was charged; what it owes is charged - due */
 	__u64 draws; /* random numbers drawn */
 	__u64 left_ns;	/* mtr-ls: what is left of its quota */
 	__u64 position; /* mtr-ls: its place in the list; 0 before its first */
-
-	__u64 stamp; /* the activity for which `value` is right */
-	__u64 value;
+	__u64 next_place; /* mtr-ls: where it goes when its quota is used up; 0 for not known */
+	__u64 advanced; /* the service at which due_ns was brought up to date */
+	__u64 value;	/* in parts of WHOLE, when it was last looked at */
 	__u64 inverse;
 
 	__u64 used_ns;	      /* CPU time of its members */
@@ -105,12 +119,6 @@ struct member {
 	__u64 start_ticks; /* its start time in ticks of 10 ms since boot, as in /proc/PID/stat */
 	__u32 slot;
 	__u32 pad;
-};
-
-/* A domain of CPUs that share a last-level cache, and one queue. */
-struct domain {
-	__u64 now; /* virtual time: the greatest start tag that was served */
-	__u64 pad[7];
 };
 
 /* Globals that the enforcer reads or writes while the scheduler runs. */
@@ -141,10 +149,10 @@ struct totals {
 };
 
 enum event_type {
-	EVENT_JOIN = 0,	  /* a client's first member became runnable: key is its pass */
+	EVENT_JOIN = 0,	  /* a client's first member became runnable */
 	EVENT_QUEUE = 1,  /* a thread was queued with a key */
 	EVENT_WIN = 2,	  /* a thread was chosen */
-	EVENT_CHARGE = 3, /* a client was charged: key is its pass afterwards */
+	EVENT_CHARGE = 3, /* a client was charged */
 	EVENT_LEAVE = 4,  /* a client's last member went to sleep */
 };
 
@@ -153,9 +161,11 @@ struct event {
 	__u64 at_ns;
 	__u64 key;
 	__u64 value;  /* of the client, in parts of WHOLE */
-	__u64 used_ns;
+	__u64 used_ns; /* the client's, all in all */
+	__u64 due_ns;
+	__u64 charged_ns;
 	__u64 drawn; /* lottery: the random number, in 2^-16 (65536: as much as its tickets say) */
-	__u64 now;   /* the domain's virtual time */
+	__u64 now;   /* service given in all: virtual time */
 	__u32 slot;
 	__u32 tid;
 	__u16 cpu;
@@ -186,9 +196,10 @@ struct value_args {
 struct policy_args {
 	__u32 operation; /* 0 join, 1 key, 2 charge, 3 slice, 4 settled */
 	__u32 slot;
-	__u64 argument; /* join: virtual time; key: members before it; charge: ns; settled: now */
+	__u64 argument; /* key: members before it; charge, slice: ns; settled: now, in ns */
 	__u64 value;	/* of the client */
-	__u64 now;
+	__u64 due_ns;	/* of the client */
+	__u64 now;	/* virtual time */
 	__u64 answer;
 };
 

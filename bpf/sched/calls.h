@@ -3,6 +3,8 @@
 #ifndef ALLOT_CALLS_H
 #define ALLOT_CALLS_H
 
+static u32 slots_in_use SEC(".data");
+
 /* Make a client's tickets active or not, as it should be. */
 static __noinline int set_right(u32 slot)
 {
@@ -11,14 +13,14 @@ static __noinline int set_right(u32 slot)
 	bool should = (client->runnable || client->lingers) && (node->flags & CLIENT_LIVE) &&
 		      competes(slot);
 
-	if (client->lingers && !client->runnable &&
-	    policy_settled(client, domains[0].now, bpf_ktime_get_ns()))
-		should = false;
+	if (client->lingers && !client->runnable) {
+		advance(slot, control.bank);
+		if (policy_settled(client, bpf_ktime_get_ns()))
+			should = false;
+	}
 	set_active(slot, should, 1);
 	return 0;
 }
-
-static u32 slots_in_use SEC(".data");
 
 /* Healing: after a plan was taken, and now and then, what raced with it is put right. */
 SEC("syscall")
@@ -40,6 +42,14 @@ int switch_plan(struct switch_args *args)
 {
 	u32 slot, bank = args->bank & 1, slots = args->slots;
 
+	/* What is due until now is due by the old plan. */
+	bpf_for(slot, 1, SLOTS_MAX) {
+		if (slot >= slots_in_use)
+			break;
+		if (node_at(control.bank, slot)->active)
+			advance(slot, control.bank);
+	}
+	nodes[bank][0].due_ns = service;
 	bpf_for(slot, 1, SLOTS_MAX) {
 		struct node *node;
 
@@ -92,7 +102,7 @@ int probe_value(struct value_args *args)
 {
 	if (args->active < 2)
 		set_active(args->slot, args->active, 1);
-	args->value = compute_value(args->slot, control.bank, 1);
+	args->value = revalue(args->slot, control.bank);
 	return 0;
 }
 
@@ -105,10 +115,11 @@ int probe_policy(struct policy_args *args)
 
 	client->value = args->value;
 	client->inverse = (1ULL << 63) / value;
+	client->due_ns = args->due_ns;
 	switch (args->operation) {
 	case 0:
-		policy_join(client, args->now);
-		args->answer = control.policy == POLICY_MTR_LS ? client->position : client->pass;
+		policy_join(client);
+		args->answer = client->position;
 		break;
 	case 1:
 		args->answer = policy_key(client, args->argument, args->now);
@@ -117,7 +128,8 @@ int probe_policy(struct policy_args *args)
 		u64 drawn = control.policy == POLICY_LOTTERY ? lottery_draw(client) : 0;
 
 		policy_charge(client, args->argument, drawn);
-		args->answer = control.policy == POLICY_MTR_LS ? client->left_ns : client->pass;
+		args->answer = control.policy == POLICY_MTR_LS ? client->left_ns :
+								 client->charged_ns;
 		break;
 	}
 	case 3:
@@ -126,8 +138,9 @@ int probe_policy(struct policy_args *args)
 				       args->argument;
 		break;
 	default:
-		args->answer = policy_settled(client, args->now, args->argument);
+		args->answer = policy_settled(client, args->argument);
 	}
+	args->due_ns = client->due_ns;
 	return 0;
 }
 

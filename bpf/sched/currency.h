@@ -1,33 +1,49 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The currency graph: who competes, and what their tickets are worth (paper 1, 2.1, 3.3, 5.3).
+ * The currency graph: who competes, what their tickets are worth (paper 1, 2.1, 3.3, 5.3), and
+ * what they were due.
  *
  * 1. A client is active while a member is runnable, and after that until it has been paid for
  *    (main.bpf.c, rule 4). A currency is active while a ticket that it issued is. Only what
  *    turns active or inactive is climbed: an activation changes each issuer's sums on the way up
  *    and stops at the first that was active already.
- * 2. No lock: the sums are counted with atomic additions, which commute. Who takes a count from
+ * 2. Sums are counted with atomic additions, which commute, under no lock. Who takes a count from
  *    none to one carries it further up, who takes it from one to none takes it down again; in
  *    between, a reader may see a sum without its ticket, and must bear it.
- * 3. A client's value is computed when it is asked for, from its recipe (abi.h), with the same
+ * 3. A value is computed when it is asked for, along the client's path from base, with the same
  *    divisions as valuation::Graph, each rounding down: where nothing changes meanwhile both get
  *    the same number. It is remembered until somebody's activity changes.
+ * 4. What is *due*. All CPU time that was given, `service`, was due to base; what a currency was
+ *    due, was due to its active tickets in proportion. So every currency has a clock for its soft
+ *    tickets and one for its hard ones, which show what one ticket was due since the plan was
+ *    taken; a holder gets its amount times what the clock went on since it looked last. Clocks
+ *    are brought up to date before the sums that they divide by change, and when somebody asks.
+ *    So what a client was due is exact, however often others sleep and wake meanwhile: the
+ *    integral of its value over the service given.
+ * 5. A clock is moved by whoever takes its lock; who finds it taken does not wait but reads the
+ *    clock as it is. Nothing is lost: the next one moves it all the way.
  */
 #ifndef ALLOT_CURRENCY_H
 #define ALLOT_CURRENCY_H
 
 struct node nodes[2][SLOTS_MAX] SEC(".bss.nodes");
 struct edge edges[2][EDGES_MAX] SEC(".bss.edges");
+u32 paths[2][STEPS_MAX] SEC(".bss.paths");
 struct client clients[SLOTS_MAX] SEC(".bss.clients");
 
-/* Grows when anybody's activity changes, or the plan. Never 0, which a new client's stamp is. */
+/* Grows when anybody's activity changes, or the plan. */
 u64 activity SEC(".data") = 1;
+/* CPU time that was given to all that compete: virtual time. */
+u64 service SEC(".data");
 
-/* Where a program keeps what does not fit on its stack. What runs under the scheduler's locks
- * uses the first, what user space calls the second. */
+#define HARD_SCALE 16
+/* A client's due is brought up to date when so much was given since. */
+#define ADVANCE_NS 50000ULL
+
+/* Where climbing keeps what does not fit on the stack. What runs under the scheduler's locks uses
+ * the first, what user space calls the second. */
 struct scratch {
-	u64 values[LOCALS_MAX];
-	u32 places[LOCALS_MAX];
+	u32 places[PATH_MAX];
 	u32 left; /* here and not in a register: the verifier need not follow its values */
 };
 struct {
@@ -36,11 +52,6 @@ struct {
 	__type(key, u32);
 	__type(value, struct scratch);
 } scratches SEC(".maps");
-
-static __always_inline struct scratch *scratch_of(u32 which)
-{
-	return bpf_map_lookup_elem(&scratches, &which);
-}
 
 static __always_inline struct client *client_at(u32 slot)
 {
@@ -57,6 +68,11 @@ static __always_inline struct edge *edge_at(u32 bank, u32 index)
 	return &edges[bank & 1][index & (EDGES_MAX - 1)];
 }
 
+static __always_inline u32 path_at(u32 bank, u32 index)
+{
+	return paths[bank & 1][index & (STEPS_MAX - 1)];
+}
+
 /* value · part / whole, rounding down; value ≤ 2^48, part ≤ whole ≤ 2^50. Long division, 16 or 8
  * bits of the value at a time, so that no step leaves 64 bits. */
 static __always_inline u64 share(u64 value, u64 part, u64 whole)
@@ -66,11 +82,11 @@ static __always_inline u64 share(u64 value, u64 part, u64 whole)
 	/* A sum may be seen without its ticket (rule 2). */
 	if (part >= whole)
 		return value;
-#define STEP(digit, bits)                                  \
-	do {                                               \
-		rest = (rest << (bits)) + (digit) * part;  \
-		quotient = (quotient << (bits)) + rest / whole; \
-		rest %= whole;                             \
+#define STEP(digit, bits)                                               \
+	do {                                                            \
+		rest = (rest << (bits)) + (digit) * part;               \
+		quotient = (quotient << (bits)) + rest / whole;         \
+		rest %= whole;                                          \
 	} while (0)
 	rest = 0;
 	quotient = 0;
@@ -90,81 +106,143 @@ static __always_inline u64 share(u64 value, u64 part, u64 whole)
 	return quotient;
 }
 
-/* What one edge carries of its issuer's value. */
-static __always_inline u64 carried(u64 whole, const struct edge *edge, const struct node *issuer)
+/* Hard tickets that share a currency's value now, its soft tickets' part among them. */
+static __always_inline u64 competing(const struct node *node)
 {
-	u64 soft = issuer->active_soft;
-	u64 subcurrency, competing;
+	return node->active_hard + (node->active_soft ? HARD_TOTAL - node->issued_hard : 0);
+}
+
+/* What one ticket carries of its issuer's value. */
+static __always_inline u64 carried(const struct edge *edge, const struct node *issuer, u64 whole)
+{
+	u64 hard;
 
 	if (edge->kind == TICKET_TRANSFER)
 		return whole;
-	subcurrency = HARD_TOTAL - issuer->issued_hard;
-	competing = issuer->active_hard + (soft ? subcurrency : 0);
+	hard = competing(issuer);
 	if (edge->kind == TICKET_HARD)
-		return share(whole, edge->amount, competing);
-	if (competing)
-		whole = share(whole, subcurrency, competing);
-	return share(whole, edge->amount, soft);
+		return share(whole, edge->amount, hard);
+	if (hard)
+		whole = share(whole, HARD_TOTAL - issuer->issued_hard, hard);
+	return share(whole, edge->amount, issuer->active_soft);
 }
 
-struct valuing {
-	u64 *values;
-	u32 bank;
-	u32 first;
-};
-
-static long value_step(u32 index, struct valuing *valuing)
+/* A currency's value; those of its issuers are right (rule 3). */
+static __noinline u64 value_node(u32 slot, u32 bank, u64 stamp)
 {
-	struct edge *edge = edge_at(valuing->bank, valuing->first + index);
-	struct node *issuer = node_at(valuing->bank, edge->issuer);
-	u64 *values = valuing->values;
-	u64 value = carried(values[edge->from & (LOCALS_MAX - 1)], edge, issuer);
-	u64 *to = &values[edge->to & (LOCALS_MAX - 1)];
+	struct node *node = node_at(bank, slot);
+	u64 value = 0;
+	u32 index;
 
-	*to = edge->first ? value : *to + value;
+	if (node->stamp == stamp)
+		return node->value;
+	bpf_for(index, 0, node->edges) {
+		struct edge *edge = edge_at(bank, node->first_edge + index);
+		struct node *issuer = node_at(bank, edge->issuer);
+
+		value += carried(edge, issuer, edge->issuer ? issuer->value : WHOLE);
+	}
+	node->value = value;
+	node->stamp = stamp;
+	return value;
+}
+
+/* Bring a currency's due and its clocks up to date; its issuers' are (rules 4 and 5). Answers
+ * what it was due since the last time, in ns. */
+static __noinline u64 advance_node(u32 slot, u32 bank)
+{
+	struct node *node = node_at(bank, slot);
+	u64 due_ns = 0, hard, whole;
+	u32 index;
+
+	if (__sync_val_compare_and_swap(&node->lock, 0, 1))
+		return 0;
+	if (!slot) {
+		due_ns = service - node->due_ns;
+	} else {
+		bpf_for(index, 0, node->edges) {
+			struct edge *edge = edge_at(bank, node->first_edge + index);
+			struct node *issuer = node_at(bank, edge->issuer);
+			u64 clock, scale;
+
+			if (edge->kind == TICKET_SOFT) {
+				clock = issuer->soft_clock;
+				scale = issuer->scale & 31;
+			} else if (edge->kind == TICKET_HARD) {
+				clock = issuer->hard_clock;
+				scale = HARD_SCALE;
+			} else {
+				clock = issuer->due_ns;
+				scale = 0;
+			}
+			due_ns += edge->amount * (clock - edge->seen) >> scale;
+			edge->seen = clock;
+		}
+	}
+	node->due_ns += due_ns;
+	/* No plan is asleep for longer than a product has bits. */
+	whole = due_ns < 1ULL << 32 ? due_ns : 1ULL << 32;
+	hard = competing(node);
+	if (hard) {
+		u64 moved = (whole << HARD_SCALE) + node->hard_rest;
+
+		node->hard_clock += moved / hard;
+		node->hard_rest = moved % hard;
+		whole = whole * (HARD_TOTAL - node->issued_hard) / hard;
+	}
+	if (node->active_soft) {
+		u64 moved = (whole << (node->scale & 31)) + node->soft_rest;
+
+		node->soft_clock += moved / node->active_soft;
+		node->soft_rest = moved % node->active_soft;
+	}
+	__sync_lock_test_and_set(&node->lock, 0);
+	return due_ns;
+}
+
+/* Bring what a client was due up to date, along its path. */
+static __noinline int advance(u32 slot, u32 bank)
+{
+	struct client *client = client_at(slot);
+	struct node *node = node_at(bank, slot);
+	u32 index, steps = node->steps;
+	u64 due_ns = 0;
+
+	client->advanced = service;
+	advance_node(0, bank);
+	if (steps > PATH_MAX)
+		steps = PATH_MAX;
+	bpf_for(index, 0, steps)
+		due_ns = advance_node(path_at(bank, node->first_step + index), bank);
+	if (node->active)
+		__sync_fetch_and_add(&client->due_ns, due_ns);
 	return 0;
 }
 
-/* What an active client's tickets are worth (rule 3). */
-static __noinline u64 compute_value(u32 slot, u32 bank, u32 scratch_index)
+/* The value of a client, and its inverse, brought up to date. */
+static __noinline u64 revalue(u32 slot, u32 bank)
 {
-	struct scratch *scratch = scratch_of(scratch_index);
+	struct client *client = client_at(slot);
 	struct node *node = node_at(bank, slot);
 	u32 index, steps = node->steps;
-	struct valuing valuing;
+	u64 stamp = activity, value = 0;
 
-	if (!scratch || !steps)
-		return 0;
-	if (steps > STEPS_MAX)
-		steps = STEPS_MAX;
-	scratch->values[0] = WHOLE;
-	valuing.values = scratch->values;
-	valuing.bank = bank;
-	valuing.first = node->first_step;
+	if (node->stamp == stamp)
+		return client->value;
+	if (steps > PATH_MAX)
+		steps = PATH_MAX;
 	bpf_for(index, 0, steps)
-		value_step(index, &valuing);
-	return scratch->values[LOCALS_MAX - 1];
-}
-
-/* The value of a client, and what it is charged for a nanosecond, brought up to date. */
-static __always_inline void revalue(struct client *client, u32 slot)
-{
-	u64 stamp = activity;
-	u64 value;
-
-	if (client->stamp == stamp)
-		return;
-	value = compute_value(slot, control.bank, 0);
+		value = value_node(path_at(bank, node->first_step + index), bank, stamp);
 	client->value = value;
 	client->inverse = (1ULL << 63) / (value < VALUE_MIN ? VALUE_MIN : value);
-	client->stamp = stamp;
 	totals.revalued++;
+	return value;
 }
 
 /* A client's tickets have become active or inactive (rules 1 and 2). */
 static __noinline int climb(u32 slot, u32 bank, bool active, u32 scratch_index)
 {
-	struct scratch *scratch = scratch_of(scratch_index);
+	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &scratch_index);
 	u64 sign = active ? 1 : -1;
 	u32 round, index;
 
@@ -172,27 +250,33 @@ static __noinline int climb(u32 slot, u32 bank, bool active, u32 scratch_index)
 		return -EINVAL;
 	scratch->places[0] = slot;
 	scratch->left = 1;
-	/* Every currency above a client is put there at most once: LOCALS_MAX of them. */
-	bpf_for(round, 0, LOCALS_MAX) {
+	/* Every currency above a client is put there at most once. */
+	bpf_for(round, 0, PATH_MAX + 1) {
 		struct node *node;
-		u32 edges_left;
 
 		if (!scratch->left)
 			break;
 		scratch->left--;
-		node = node_at(bank, scratch->places[scratch->left & (LOCALS_MAX - 1)]);
-		edges_left = node->edges;
-		bpf_for(index, 0, edges_left) {
+		node = node_at(bank, scratch->places[scratch->left & (PATH_MAX - 1)]);
+		bpf_for(index, 0, node->edges) {
 			struct edge *edge = edge_at(bank, node->first_edge + index);
 			struct node *issuer = node_at(bank, edge->issuer);
 			u64 amount = edge->amount * sign;
 
-			if (edge->kind == TICKET_SOFT)
+			/* For the time of its absence it is due nothing. */
+			if (edge->kind == TICKET_SOFT) {
+				if (active)
+					edge->seen = issuer->soft_clock;
 				__sync_fetch_and_add(&issuer->active_soft, amount);
-			else if (edge->kind == TICKET_HARD)
+			} else if (edge->kind == TICKET_HARD) {
+				if (active)
+					edge->seen = issuer->hard_clock;
 				__sync_fetch_and_add(&issuer->active_hard, amount);
+			} else if (active) {
+				edge->seen = issuer->due_ns;
+			}
 			if (__sync_fetch_and_add(&issuer->active_tickets, sign) == !active) {
-				scratch->places[scratch->left & (LOCALS_MAX - 1)] = edge->issuer;
+				scratch->places[scratch->left & (PATH_MAX - 1)] = edge->issuer;
 				scratch->left++;
 			}
 		}
@@ -209,6 +293,7 @@ static __always_inline void set_active(u32 slot, bool active, u32 scratch_index)
 
 	if (node->active == active)
 		return;
+	advance(slot, bank);
 	if (__sync_val_compare_and_swap(&node->active, !active, active) == !active)
 		climb(slot, bank, active, scratch_index);
 }

@@ -2,11 +2,11 @@
 /*
  * The lottery (Waldspurger & Weihl 1994, paper 1 section 5.3) as a race of clocks.
  *
- * 1. Each client has a clock that strikes at random, on average once for every quantum of virtual
- *    time that a quantum of its costs: the times between strikes are exponential with rate
- *    value / WHOLE. Who strikes first is served. Exponential times have no memory, so at every
- *    choice the winner is client i with probability value_i / total, whatever happened before:
- *    each choice is a lottery among the tickets of all that compete (1994, section 2.2).
+ * 1. Each client has a clock that strikes at random: in virtual time, the times between strikes
+ *    are exponential, on average what a quantum costs the client. Who strikes first is served.
+ *    Exponential times have no memory, so at every choice the winner is client i with probability
+ *    value_i / total, whatever happened before: each choice is a lottery among the tickets of all
+ *    that compete (1994, section 2.2).
  * 2. Compensation (1994, section 4.5): who used the part f of a quantum has its next time
  *    multiplied by f, which is the clock of a client with 1/f as many tickets until it next wins.
  *    f counts nanoseconds really used (paper 3, section 4.2, counted clock ticks).
@@ -119,14 +119,15 @@ static __always_inline u64 lottery_draw(struct client *client)
 	return exponential(mixed(mixed(seed + client->id) + number * 0x9e3779b97f4a7c15ULL));
 }
 
-static __always_inline void lottery_charge(struct client *client, u64 used_ns, u64 drawn)
+static __always_inline u64 lottery_charge(struct client *client, u64 used_ns, u64 drawn)
 {
-	u64 cost = virtual_ns(used_ns, client->inverse);
+	u64 cost_ns;
 
-	/* In two parts, so that neither leaves 64 bits. */
-	cost = ((cost >> 20) * drawn << (20 - DRAWN_SHIFT)) +
-	       ((cost & 0xfffff) * drawn >> DRAWN_SHIFT);
-	__sync_fetch_and_add(&client->pass, cost);
+	if (used_ns > 1ULL << 32)
+		used_ns = 1ULL << 32;
+	cost_ns = used_ns * drawn >> DRAWN_SHIFT;
+	__sync_fetch_and_add(&client->charged_ns, cost_ns);
+	return cost_ns;
 }
 
 #endif

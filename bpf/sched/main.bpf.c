@@ -12,14 +12,15 @@
  *    its domain's queue and the head of its own; the least key runs for a slice. There is no
  *    other lock than these queues'. Every ANCHOR choices a CPU also looks at another domain and
  *    takes the head there if it is more than DOMAIN_LAG behind.
- * 4. When is it paid? A thread that is due runs at once when it wakes, and what it used moves its
- *    client's key on. If it sleeps before its share has paid for that, the client *lingers*: its
- *    tickets stay active until virtual time has reached its key. So who pays for the burst are
- *    the client's own siblings, whose currency would otherwise give them that share, and not
- *    everybody (theorem 2: isolation).
+ * 4. When is it paid? A thread whose client owes nothing runs at once when it wakes, before all
+ *    others, and is charged for it. If it sleeps before its share has paid for that, the client
+ *    *lingers*: its tickets stay active until it has been due what it used. So who pays for the
+ *    burst are the client's own siblings, whom their currency would otherwise give that share, and
+ *    not everybody (theorem 2: isolation).
  * 5. Wake-ups preempt: where the woken thread's key is less than what a running thread has
  *    reached, that CPU chooses again at once.
- * 6. Nobody starves: a key is never more than the *horizon* ahead of virtual time. So a funded
+ * 6. Nobody starves: a key is never more than the *horizon* ahead of virtual time, and what a
+ *    client owes beyond that is forgiven. So a funded
  *    thread waits at most until the service between has been given: horizon + n · slice / CPUs
  *    for n threads. Slices shrink when many wait.
  * 7. Guests (paper 4) wait in a queue of their own, which is served only when the others are
@@ -69,7 +70,7 @@ struct cpu_state {
 	u64 key;
 	u64 inverse;
 	u64 since_ns;
-	u64 shift; /* added to keys of this CPU's own queue when they are compared with others */
+	u64 front; /* in this CPU's own queue: the tag of who was served last */
 	u32 busy;
 	u32 guest;
 	u32 choices;
@@ -80,7 +81,7 @@ struct cpu_state {
 } __attribute__((aligned(64)));
 
 struct domain_state {
-	u64 now;   /* virtual time: the greatest key that was served */
+	u64 front; /* the key of who was served last */
 	u32 queued; /* about how many wait in this domain */
 	u32 hurried_put;
 	u32 hurried_look;
@@ -141,8 +142,10 @@ static __noinline int report(u32 type, u32 slot, u64 key, struct thread *thread)
 	event->key = key;
 	event->value = client->value;
 	event->used_ns = client->used_ns;
+	event->due_ns = client->due_ns;
+	event->charged_ns = client->charged_ns;
 	event->drawn = thread ? thread->drawn : 0;
-	event->now = domain_of(cpu)->now;
+	event->now = service;
 	event->slot = slot;
 	event->tid = 0;
 	event->cpu = cpu;
@@ -160,12 +163,10 @@ static __always_inline void traced(u32 type, u32 slot, u64 key, struct thread *t
 
 /* The policies. */
 
-static __always_inline void policy_join(struct client *client, u64 now)
+static __always_inline void policy_join(struct client *client)
 {
 	if (control.policy == POLICY_MTR_LS)
 		mtr_ls_join(client);
-	else
-		stride_join(client, now);
 }
 
 static __always_inline u64 policy_key(struct client *client, u64 ahead, u64 now)
@@ -180,7 +181,7 @@ static __always_inline u64 policy_key(struct client *client, u64 ahead, u64 now)
 	}
 }
 
-static __always_inline void policy_charge(struct client *client, u64 used_ns, u64 drawn)
+static __always_inline u64 policy_charge(struct client *client, u64 used_ns, u64 drawn)
 {
 	switch (control.policy) {
 	case POLICY_MTR_LS:
@@ -192,11 +193,11 @@ static __always_inline void policy_charge(struct client *client, u64 used_ns, u6
 	}
 }
 
-static __always_inline bool policy_settled(struct client *client, u64 now, u64 at_ns)
+static __always_inline bool policy_settled(struct client *client, u64 at_ns)
 {
 	if (control.policy == POLICY_MTR_LS)
 		return mtr_ls_settled(client, at_ns);
-	return stride_settled(client, now);
+	return stride_settled(client);
 }
 
 static __always_inline u64 slice_of(struct client *client, struct domain_state *domain)
@@ -222,7 +223,7 @@ static __always_inline bool competes(u32 slot)
 		 (CLIENT_GUEST | CLIENT_FROZEN | CLIENT_LENT));
 }
 
-static __always_inline void member_runnable(u32 slot, struct domain_state *domain)
+static __always_inline void member_runnable(u32 slot)
 {
 	struct client *client = client_at(slot);
 
@@ -231,9 +232,9 @@ static __always_inline void member_runnable(u32 slot, struct domain_state *domai
 		return;
 	if (competes(slot))
 		set_active(slot, true, 0);
-	revalue(client, slot);
-	policy_join(client, domain->now);
-	traced(EVENT_JOIN, slot, client->pass, NULL);
+	revalue(slot, control.bank);
+	policy_join(client);
+	traced(EVENT_JOIN, slot, 0, NULL);
 }
 
 /* A client that left has been paid for: its tickets leave too. */
@@ -245,7 +246,17 @@ static __always_inline void deactivate(u32 slot)
 		set_active(slot, true, 0);
 }
 
-static __always_inline void member_left(u32 slot, struct domain_state *domain)
+/* Whether a client that left has been paid for. */
+static __always_inline bool settled(u32 slot, u64 at_ns)
+{
+	struct client *client = client_at(slot);
+
+	if (service - client->advanced > ADVANCE_NS)
+		advance(slot, control.bank);
+	return policy_settled(client, at_ns);
+}
+
+static __always_inline void member_left(u32 slot)
 {
 	struct client *client = client_at(slot);
 	struct cpu_state *cpu;
@@ -253,10 +264,10 @@ static __always_inline void member_left(u32 slot, struct domain_state *domain)
 	if (__sync_fetch_and_sub(&client->runnable, 1) != 1)
 		return;
 	client->left_at_ns = now_ns();
-	traced(EVENT_LEAVE, slot, client->pass, NULL);
+	traced(EVENT_LEAVE, slot, 0, NULL);
 	if (!node_at(control.bank, slot)->active)
 		return;
-	if (policy_settled(client, domain->now, client->left_at_ns))
+	if (settled(slot, client->left_at_ns))
 		return deactivate(slot);
 	if (__sync_val_compare_and_swap(&client->lingers, 0, 1))
 		return;
@@ -270,7 +281,7 @@ static __always_inline void member_left(u32 slot, struct domain_state *domain)
 }
 
 /* Look at one client that lingers here. Only this CPU changes its list. */
-static __always_inline void look_at_lingering(struct cpu_state *cpu, struct domain_state *domain)
+static __always_inline void look_at_lingering(struct cpu_state *cpu, u64 at_ns)
 {
 	u32 *place, slot, count = cpu->lingering_count;
 	struct client *client;
@@ -282,7 +293,7 @@ static __always_inline void look_at_lingering(struct cpu_state *cpu, struct doma
 	place = &cpu->lingering[cpu->lingering_look & (LINGERING_MAX - 1)];
 	slot = *place;
 	client = client_at(slot);
-	if (!client->runnable && !policy_settled(client, domain->now, now_ns()))
+	if (!client->runnable && !settled(slot, at_ns))
 		return;
 	*place = cpu->lingering[(count - 1) & (LINGERING_MAX - 1)];
 	cpu->lingering_count = count - 1;
@@ -294,19 +305,18 @@ static __always_inline void look_at_lingering(struct cpu_state *cpu, struct doma
 /* Threads. */
 
 /* Count a thread as runnable for the client that it belongs to now. */
-static __always_inline void count_in(struct task_struct *p, struct thread *thread,
-				     struct domain_state *domain)
+static __always_inline void count_in(struct task_struct *p, struct thread *thread)
 {
 	u32 slot = current_slot(p, thread);
 
 	if (thread->counted) {
 		if (slot == thread->slot)
 			return;
-		member_left(thread->slot, domain);
+		member_left(thread->slot);
 	}
 	thread->slot = slot;
 	thread->counted = 1;
-	member_runnable(slot, domain);
+	member_runnable(slot);
 }
 
 /* At whose cost the thread runs next (transfer.h, rule 3): answers the least key. */
@@ -325,7 +335,9 @@ static __noinline u64 choose_payer(struct thread *thread, u64 key, u64 now)
 		if (!payer)
 			continue;
 		client = client_at(payer - 1);
-		revalue(client, payer - 1);
+		revalue(payer - 1, control.bank);
+		if (service - client->advanced > ADVANCE_NS)
+			advance(payer - 1, control.bank);
 		other = policy_key(client, 0, now);
 		if (before(other, key)) {
 			key = other;
@@ -336,27 +348,36 @@ static __noinline u64 choose_payer(struct thread *thread, u64 key, u64 now)
 }
 
 /* The thread's key for its next quantum. */
-static __always_inline u64 next_key(struct thread *thread, struct domain_state *domain)
+static __always_inline u64 next_key(struct thread *thread, struct domain_state *domain, bool woken)
 {
 	struct client *client = client_at(thread->slot);
-	u64 now = domain->now;
 	u32 members = client->runnable;
-	u64 key, latest;
+	u64 key, now, latest;
 
-	revalue(client, thread->slot);
+	revalue(thread->slot, control.bank);
+	if (service - client->advanced > ADVANCE_NS)
+		advance(thread->slot, control.bank);
+	now = service;
 	thread->paying = thread->slot;
 	key = policy_key(client, members > 1 ? members - 1 : 0, now);
 	if (unlikely(thread->payers[0] | thread->payers[1] | thread->payers[2] |
 		     thread->payers[3]))
 		key = choose_payer(thread, key, now);
-	if (control.policy != POLICY_MTR_LS) {
-		latest = now + horizon_ns * nr_cpus;
-		if (before(latest, client->pass))
-			client->pass = latest;
-		if (before(latest, key))
-			key = latest;
-		if (control.policy == POLICY_LOTTERY)
-			thread->drawn = lottery_draw(client_at(thread->paying));
+	if (control.policy == POLICY_MTR_LS)
+		return key;
+	if (control.policy == POLICY_LOTTERY)
+		thread->drawn = lottery_draw(client_at(thread->paying));
+	/* Rule 4: who owes nothing need not wait. */
+	if (woken && !before(now, key) && before(domain->front, key))
+		return domain->front;
+	/* Rule 6. */
+	latest = now + horizon_ns * nr_cpus;
+	if (unlikely(before(latest, key))) {
+		key = latest;
+		if (thread->paying == thread->slot && members <= 1)
+			client->charged_ns = client->due_ns + horizon_ns * nr_cpus *
+							       (client->value >> 24) /
+							       (WHOLE >> 24);
 	}
 	return key;
 }
@@ -370,35 +391,39 @@ static __always_inline void charge(struct task_struct *p, struct thread *thread)
 	thread->counted_ns = counted_ns;
 	if (!used_ns)
 		return;
+	if (p->nr_cpus_allowed < nr_cpus) {
+		struct cpu_state *cpu = cpu_at(scx_bpf_task_cpu(p));
+
+		if (before(cpu->front, thread->tag))
+			cpu->front = thread->tag;
+		thread->tag += virtual_ns(used_ns, client->inverse);
+	}
 	__sync_fetch_and_add(&client->used_ns, used_ns);
 	if (unlikely(thread->paying != thread->slot)) {
 		client = client_at(thread->paying);
 		__sync_fetch_and_add(&client->transferred_ns, used_ns);
 	}
-	/* At the value that it had when it was chosen: what woke up since did not compete then. */
-	policy_charge(client, used_ns, thread->drawn);
-	traced(EVENT_CHARGE, thread->paying, client->pass, thread);
+	used_ns = policy_charge(client, used_ns, thread->drawn);
+	if (competes(thread->paying))
+		__sync_fetch_and_add(&service, used_ns);
+	traced(EVENT_CHARGE, thread->paying, used_ns, thread);
 }
 
-/* The thread runs with this key from now on, and is charged at what it is worth now. */
+/* The thread runs with this key from now on. */
 static __always_inline void chosen(struct thread *thread, struct cpu_state *cpu,
 				   struct domain_state *domain, u64 at_ns)
 {
-	struct client *payer = client_at(thread->paying);
-
 	cpu->guest = !competes(thread->slot) && thread->paying == thread->slot;
-	if (!cpu->guest && before(domain->now, thread->key))
-		domain->now = thread->key;
-	/* Virtual time has gone on: some may have been paid for by now. */
-	look_at_lingering(cpu_at(bpf_get_smp_processor_id()), domain);
-	look_at_lingering(cpu_at(bpf_get_smp_processor_id()), domain);
-	revalue(payer, thread->paying);
+	if (!cpu->guest)
+		domain->front = thread->key;
 	cpu->key = thread->key;
-	cpu->inverse = payer->inverse;
+	cpu->inverse = client_at(thread->paying)->inverse;
 	cpu->since_ns = at_ns;
 	cpu->busy = 1;
 	client_at(thread->slot)->wins++;
 	traced(EVENT_WIN, thread->slot, thread->key, thread);
+	look_at_lingering(cpu_at(bpf_get_smp_processor_id()), at_ns);
+	look_at_lingering(cpu_at(bpf_get_smp_processor_id()), at_ns);
 }
 
 s32 BPF_STRUCT_OPS(allot_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
@@ -421,8 +446,8 @@ void BPF_STRUCT_OPS(allot_runnable, struct task_struct *p, u64 enq_flags)
 		return;
 	if (unlikely(thread->lent_to))
 		take_back(thread);
-	count_in(p, thread, domain);
-	thread->key = next_key(thread, domain);
+	count_in(p, thread);
+	thread->key = next_key(thread, domain, true);
 	thread->ready = 1;
 }
 
@@ -516,8 +541,8 @@ void BPF_STRUCT_OPS(allot_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	/* A wake-up's key was computed when it became runnable, that of who ran when it lost. */
 	if (!thread->ready) {
-		count_in(p, thread, domain);
-		thread->key = next_key(thread, domain);
+		count_in(p, thread);
+		thread->key = next_key(thread, domain, false);
 	}
 	thread->ready = 0;
 	client = client_at(thread->slot);
@@ -548,10 +573,9 @@ void BPF_STRUCT_OPS(allot_enqueue, struct task_struct *p, u64 enq_flags)
 
 		target = allowed_cpu(p);
 		cpu = cpu_at(target);
-		/* A queue that was idle begins anew (rule 3 of dispatch). */
-		if (cpu->shift && !scx_bpf_dsq_nr_queued(CPU_QUEUE(target)))
-			cpu->shift = 0;
-		insert_ordered(p, CPU_QUEUE(target), slice_of(client, domain), thread->key,
+		if (before(thread->tag, cpu->front))
+			thread->tag = cpu->front;
+		insert_ordered(p, CPU_QUEUE(target), slice_of(client, domain), thread->tag,
 			       enq_flags);
 		if (scx_bpf_test_and_clear_cpu_idle(target)) {
 			scx_bpf_kick_cpu(target, SCX_KICK_IDLE);
@@ -563,16 +587,21 @@ void BPF_STRUCT_OPS(allot_enqueue, struct task_struct *p, u64 enq_flags)
 	preempt(client, thread->key, target, everywhere);
 }
 
-/* The key at the head of a queue. */
-static __always_inline bool head_of(u64 queue, u64 *key)
+/* The number by which the head of a queue is ordered, and its key. */
+static __always_inline bool head_of(u64 queue, u64 *order, u64 *key)
 {
+	struct thread *thread;
 	struct task_struct *p;
 
 	if (bpf_ksym_exists(scx_bpf_dsq_peek)) {
 		p = scx_bpf_dsq_peek(queue);
 		if (!p)
 			return false;
-		*key = p->scx.dsq_vtime;
+		*order = p->scx.dsq_vtime;
+		if (key) {
+			thread = thread_of(p);
+			*key = thread ? thread->key : *order;
+		}
 		return true;
 	} else {
 		struct bpf_iter_scx_dsq it;
@@ -581,7 +610,11 @@ static __always_inline bool head_of(u64 queue, u64 *key)
 		if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
 			p = bpf_iter_scx_dsq_next(&it);
 			if (p) {
-				*key = p->scx.dsq_vtime;
+				*order = p->scx.dsq_vtime;
+				if (key) {
+					thread = thread_of(p);
+					*key = thread ? thread->key : *order;
+				}
 				found = true;
 			}
 		}
@@ -637,7 +670,7 @@ static __noinline bool calm_watchdog(u64 at_ns)
 	for (round = 0; round < 2; round++) {
 		if (round)
 			queue = FROZEN_QUEUE;
-		if (!head_of(queue, &since_ns))
+		if (!head_of(queue, &since_ns, NULL))
 			continue;
 		some = true;
 		if (at_ns - since_ns > guest_grace_ns && before(since_ns, at_ns) &&
@@ -664,7 +697,7 @@ static __noinline bool steal(s32 cpu, bool compare, u64 key)
 
 		if (other == own)
 			continue;
-		if (compare && (!head_of(DOMAIN_QUEUE(other), &head) || !before(head + lag, key)))
+		if (compare && (!head_of(DOMAIN_QUEUE(other), &head, NULL) || !before(head + lag, key)))
 			return false;
 		if (move_to_local(DOMAIN_QUEUE(other))) {
 			__sync_fetch_and_add(&totals.steals, 1);
@@ -695,17 +728,18 @@ static __noinline bool help_others(s32 cpu)
 }
 
 /*
- * Rule 3. Keys of a CPU's own queue are compared with others' after `shift` was added: threads
- * that may run on one CPU only and are due more than that CPU fall behind for ever; instead of
- * holding each of them (they would lose their ratios), their whole queue is moved on.
+ * Rule 3. A CPU's own queue has an order of its own, that of start-time fair queueing: threads
+ * that may run on one CPU only can be due more than that CPU, and then all their keys fall behind
+ * for ever; among themselves they must keep their ratios nevertheless. Against the domain's queue
+ * the head competes with its key.
  */
 void BPF_STRUCT_OPS(allot_dispatch, s32 number, struct task_struct *prev)
 {
 	struct domain_state *domain = domain_of(number);
 	struct cpu_state *cpu = cpu_at(number);
 	struct thread *thread = NULL;
-	u64 shared = 0, own = 0, key = 0, lag, at_ns;
-	bool has_shared, has_own, runs = false;
+	u64 shared = 0, own = 0, own_tag = 0, key = 0;
+	bool has_shared, has_own, runs = false, mine = false;
 
 	totals.draws++;
 	cpu->choices++;
@@ -714,31 +748,23 @@ void BPF_STRUCT_OPS(allot_dispatch, s32 number, struct task_struct *prev)
 	if (unlikely(domain->hurried_look != domain->hurried_put) && serve_hurried(number))
 		return;
 
-	has_shared = head_of(domain_queue(number), &shared);
-	has_own = head_of(CPU_QUEUE(number), &own);
-	if (has_own) {
-		lag = horizon_ns / 4;
-		own += cpu->shift;
-		if (before(own + lag, domain->now)) {
-			cpu->shift += domain->now - lag - own;
-			own = domain->now - lag;
-		}
-	}
+	has_shared = head_of(domain_queue(number), &shared, NULL);
+	has_own = head_of(CPU_QUEUE(number), &own_tag, &own);
 	if (prev && (prev->scx.flags & SCX_TASK_QUEUED)) {
 		thread = thread_of(prev);
 		if (thread) {
 			charge(prev, thread);
-			count_in(prev, thread, domain);
-			key = next_key(thread, domain);
+			count_in(prev, thread);
+			key = next_key(thread, domain, false);
 			thread->key = key;
 			thread->ready = 1;
 			runs = competes(thread->slot) || thread->paying != thread->slot;
-			/* Its keys belong to this CPU's queue. */
-			if (runs && prev->nr_cpus_allowed < nr_cpus)
-				key += cpu->shift;
+			/* Against others that may run only here its tag counts. */
+			mine = prev->nr_cpus_allowed < nr_cpus;
 		}
 	}
-	if (runs && (!has_shared || before(key, shared)) && (!has_own || before(key, own))) {
+	if (runs && (!has_shared || before(key, shared)) &&
+	    (!has_own || (mine ? before(thread->tag, own_tag) : before(key, own)))) {
 		if (nr_domains > 1 && !(cpu->choices % ANCHOR) && steal(number, true, key))
 			return;
 		goto keep;
@@ -767,11 +793,10 @@ void BPF_STRUCT_OPS(allot_dispatch, s32 number, struct task_struct *prev)
 		return;
 keep:
 	/* Who ran goes on. */
-	at_ns = now_ns();
 	thread->ready = 0;
 	set_slice(prev, runs ? slice_of(client_at(thread->slot), domain) : SLICE_MIN_NS);
 	totals.kept++;
-	chosen(thread, cpu, domain, at_ns);
+	chosen(thread, cpu, domain, now_ns());
 }
 
 void BPF_STRUCT_OPS(allot_running, struct task_struct *p)
@@ -823,7 +848,7 @@ void BPF_STRUCT_OPS(allot_quiescent, struct task_struct *p, u64 deq_flags)
 	    lend(p, thread))
 		return;
 	thread->counted = 0;
-	member_left(thread->slot, domain);
+	member_left(thread->slot);
 }
 
 s32 BPF_STRUCT_OPS(allot_init_task, struct task_struct *p, struct scx_init_task_args *args)

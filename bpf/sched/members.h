@@ -16,6 +16,7 @@
 
 struct thread {
 	u64 key;	  /* where it is queued, or was when it was chosen */
+	u64 tag;	  /* its place in the order of a CPU's own queue */
 	u64 drawn;	  /* lottery: the random number of this win */
 	u64 counted_ns;	  /* its CPU time that has been charged */
 	u64 queued_at_ns; /* 0 while it does not wait */

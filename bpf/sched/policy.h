@@ -4,9 +4,9 @@
  * in how a client's keys move. Each is a file of its own, with the same five functions, and has a
  * twin in the policy crate that gives the same numbers for the same calls.
  *
- *   join    a client's first member became runnable; `now` is the domain's virtual time
+ *   join    a client's first member became runnable
  *   key     where a thread is queued that has `ahead` other members of its client before it
- *   charge  the client used so many nanoseconds
+ *   charge  the client used so many nanoseconds; answers what that costs
  *   slice   how long its thread may run
  *   settled whether a client that left owes nothing for what it used
  *
@@ -18,16 +18,15 @@
 /* A slice is at least this, however many wait. */
 #define SLICE_MIN_NS 500000ULL
 
-/* Virtual nanoseconds of using so much at a value with this inverse. */
-static __always_inline u64 virtual_ns(u64 used_ns, u64 inverse)
+/* Virtual nanoseconds of so much CPU time at a value with this inverse (at most 2^39). */
+static __always_inline u64 virtual_ns(u64 ns, u64 inverse)
 {
-	/* Nothing runs for a second without a tick. */
-	if (used_ns > 1ULL << 24) {
-		if (used_ns > 1ULL << 30)
-			used_ns = 1ULL << 30;
-		return (used_ns >> 6) * inverse >> (INVERSE_SHIFT - 6);
+	if (ns > 1ULL << 24) {
+		if (ns > 1ULL << 32)
+			ns = 1ULL << 32;
+		return (ns >> 8) * inverse >> (INVERSE_SHIFT - 8);
 	}
-	return used_ns * inverse >> INVERSE_SHIFT;
+	return ns * inverse >> INVERSE_SHIFT;
 }
 
 #endif

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Stride scheduling (Waldspurger & Weihl 1995) on keys, as start-time fair queueing (Goyal, Vin &
- * Cheng 1996) has it for work of unequal length.
+ * Stride scheduling (Waldspurger & Weihl 1995) on the virtual time of start-time fair queueing
+ * (Goyal, Vin & Cheng 1996), with what is due counted exactly (currency.h, rule 4).
  *
- * 1. A client's *pass* is the virtual time up to which it has been charged. What it uses moves it
- *    by used · WHOLE / value (1995, figure 2: stride · used / quantum).
- * 2. The thread with the least key is served; a client's first thread has its pass as key, a
+ * 1. Virtual time is the service that was given to all. A client is due its value's part of it
+ *    while it is active, and charged what it uses; what it *owes* is the difference.
+ * 2. Its *pass* is the virtual time at which it will have been due all that it was charged, if its
+ *    value stays: virtual time + owes · WHOLE / value. (1995, figure 2: each quantum moves the pass
+ *    by stride · used / quantum. There a change of tickets scales what is left; here it is counted
+ *    from what was really due, so a value that changes a thousand times a second bends nothing.)
+ * 3. The thread with the least key is served; a client's first thread has its pass as key, a
  *    second one comes one quantum of the client later, and so on.
- * 3. Virtual time is the greatest key that was served.
- * 4. Who wakes starts at max(pass, virtual time): sleeping earns nothing, and what is owed stays
- *    owed. (1995, 2.3, keeps pass minus virtual time over a sleep. Here a client goes on counting
- *    as active until virtual time has reached its pass, so a debt is paid while it sleeps, at the
- *    expense of nobody: see main.bpf.c, rule 4.)
- * 5. A client may lag behind virtual time by STRIDE_LAG_QUANTA of its own quanta: one that is due
- *    more than a CPU can give it falls behind for ever, and must not save that up (Chandra et al.
- *    2000 cap its weight; here it is forgotten what it could not get).
+ * 4. What is owed stays owed over a sleep, and what was not used is lost (main.bpf.c, rule 4).
+ * 5. A client that is due more than CPUs can give it falls behind for ever (Chandra et al. 2000
+ *    cap its weight). What it lags by more than STRIDE_LAG_QUANTA it loses, and that is due to all
+ *    instead, in proportion: virtual time moves on by it. So the others keep their ratios, and
+ *    share what it cannot have.
  *
  * Property: two clients that stay runnable differ by at most two quanta in what they got for
  * their values (policy::stride).
@@ -23,30 +24,40 @@
 #define ALLOT_STRIDE_H
 
 #define STRIDE_LAG_QUANTA 4
-
-static __always_inline void stride_join(struct client *client, u64 now)
-{
-	client->pass = later(client->pass, now);
-}
+#define OWED_MAX_NS (1LL << 40)
 
 static __always_inline u64 stride_key(struct client *client, u64 ahead, u64 now, u64 lag_quanta)
 {
-	u64 quantum = virtual_ns(control.quantum_ns, client->inverse);
-	u64 least = now - lag_quanta * quantum;
+	s64 owed_ns = client->charged_ns - client->due_ns;
+	s64 least_ns = -(s64)(lag_quanta * control.quantum_ns);
+	u64 key;
 
-	if (before(client->pass, least))
-		client->pass = least;
-	return client->pass + (ahead > 1024 ? 1024 : ahead) * quantum;
+	if (owed_ns < least_ns) {
+		u64 lost_ns = least_ns - owed_ns;
+
+		__sync_fetch_and_sub(&client->due_ns, lost_ns);
+		__sync_fetch_and_add(&service, lost_ns);
+		owed_ns = least_ns;
+	}
+	if (owed_ns < 0)
+		key = now - virtual_ns(-owed_ns, client->inverse);
+	else
+		key = now + virtual_ns(owed_ns, client->inverse);
+	if (ahead)
+		key += (ahead > 1024 ? 1024 : ahead) *
+		       virtual_ns(control.quantum_ns, client->inverse);
+	return key;
 }
 
-static __always_inline void stride_charge(struct client *client, u64 used_ns)
+static __always_inline u64 stride_charge(struct client *client, u64 used_ns)
 {
-	__sync_fetch_and_add(&client->pass, virtual_ns(used_ns, client->inverse));
+	__sync_fetch_and_add(&client->charged_ns, used_ns);
+	return used_ns;
 }
 
-static __always_inline bool stride_settled(struct client *client, u64 now)
+static __always_inline bool stride_settled(struct client *client)
 {
-	return !before(now, client->pass);
+	return (s64)(client->charged_ns - client->due_ns) <= 0;
 }
 
 #endif
