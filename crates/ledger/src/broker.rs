@@ -182,6 +182,7 @@ impl Broker<'_> {
             }
             Intent::Exit { member } => {
                 self.system("report exits")?;
+                self.particular(*member, "be gone before the machine is")?;
                 self.known(*member)
             }
             Intent::UserChanged { client, placements } => {

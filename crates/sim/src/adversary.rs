@@ -226,6 +226,9 @@ fn run(seed: u64, moves: &[Move], audit: Audit, tally: &mut Tally) -> Result<(),
                 }
                 known = Some((act.user, now));
             }
+            if let Some((user, loss)) = world.trespasser() {
+                return Err(fail(Broken::Isolation { user, loss }, &acts, &world));
+            }
             changes
         };
         books.follow(&changes, &world, &mut rng);

@@ -3,8 +3,8 @@
 
 use crate::auditor::{Fault, audit_books, audit_increments, audit_values};
 use ledger::{
-    BASE, Change, CurrencyId, CurrencyRecord, HARD_TOTAL, Ledger, Mode, Nature, ProcessIdentity,
-    Resource, Ticket, TicketId, TicketKind,
+    BASE, Change, Class, CurrencyId, CurrencyRecord, HARD_TOTAL, Ledger, Mode, Nature,
+    ProcessIdentity, Resource, TRANSFER_AMOUNT, Ticket, TicketId, TicketKind,
 };
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -74,7 +74,7 @@ pub fn random_ledger(rng: &mut impl RngCore, currencies: usize, depth: usize) ->
 }
 
 /// Check a random graph with everybody active, then after each of `rounds` in which some clients
-/// come and go and some tickets change.
+/// come and go, lend, take back, become guests and hosts, and some tickets change.
 ///
 /// # Errors
 /// The first fault.
@@ -99,6 +99,12 @@ pub fn check(seed: u64, currencies: usize, depth: usize, rounds: usize) -> Resul
                 active.insert(*client);
             }
         }
+        for change in rearrangements(&ledger, &everybody, &mut rng) {
+            // A transfer that would close a circle does not fit, and is left out.
+            if ledger.replay(vec![change.clone()]).is_ok() {
+                graph.follow(&change);
+            }
+        }
         let soft: Vec<(TicketId, Ticket)> = ledger
             .tickets()
             .filter(|(_, t)| t.kind == TicketKind::Soft && t.issuer != BASE)
@@ -115,4 +121,41 @@ pub fn check(seed: u64, currencies: usize, depth: usize, rounds: usize) -> Resul
         }
     }
     Ok(())
+}
+
+/// Some clients lend to others or take back, some become guests or hosts.
+fn rearrangements(
+    ledger: &Ledger,
+    clients: &BTreeSet<CurrencyId>,
+    rng: &mut impl RngCore,
+) -> Vec<Change> {
+    let list: Vec<CurrencyId> = clients.iter().copied().collect();
+    let mut next_ticket = ledger.tickets().last().map_or(0, |(id, _)| id.0 + 1);
+    let mut changes = Vec::new();
+    for lender in clients {
+        if rng.next_u32().is_multiple_of(20) {
+            let before = ledger.currency(*lender).expect("a client").record.clone();
+            let mut after = before.clone();
+            if let Nature::Client { class, .. } = &mut after.nature {
+                *class = if class.is_host() { Class::Guest } else { Class::Host };
+            }
+            let (before, after) = (Some(Box::new(before)), Some(Box::new(after)));
+            changes.push(Change::Currency { id: *lender, before, after });
+        }
+        if !rng.next_u32().is_multiple_of(8) {
+            continue;
+        }
+        changes.push(match ledger.transfer_of(*lender, &Resource::Cpu) {
+            Some((id, lent)) => Change::Ticket { id, before: Some(lent.clone()), after: None },
+            None => {
+                next_ticket += 1;
+                let holder = list[rng.next_u32() as usize % list.len()];
+                let (kind, amount) = (TicketKind::Transfer, TRANSFER_AMOUNT);
+                let (issuer, resource) = (*lender, Resource::Cpu);
+                let after = Some(Ticket { issuer, holder, resource, kind, amount });
+                Change::Ticket { id: TicketId(next_ticket), before: None, after }
+            }
+        });
+    }
+    changes
 }

@@ -7,8 +7,8 @@
 use crate::auditor::{Fault, Sure, audit_against, audit_increments};
 use crate::model::Model;
 use ledger::{
-    BASE, Change, CurrencyId, CurrencyRecord, HARD_TOTAL, Ledger, Mode, Nature, ProcessIdentity,
-    Resource, Ticket, TicketId, TicketKind,
+    BASE, Change, Class, CurrencyId, CurrencyRecord, HARD_TOTAL, Ledger, Mode, Nature,
+    ProcessIdentity, Resource, TRANSFER_AMOUNT, Ticket, TicketId, TicketKind,
 };
 use std::collections::BTreeSet;
 use valuation::Graph;
@@ -24,6 +24,9 @@ pub struct Set {
     pub tickets: usize,
     /// The tickets that one currency can hold of another.
     pub choices: &'static [&'static [(TicketKind, u64)]],
+    /// Besides, in every way in which the clients can lend each other all that they hold, and
+    /// each can be a guest or a host.
+    pub arranged: bool,
 }
 
 /// How many there were.
@@ -52,23 +55,28 @@ const EXTREMES: &[&[(TicketKind, u64)]] = &[&[(Soft, 0)], &[(Soft, 1)], &[(Hard,
 
 /// What `make test` checks.
 pub const SMALLER: &[Set] = &[
-    Set { pure: 0, clients: 3, tickets: 6, choices: ALL_KINDS },
-    Set { pure: 1, clients: 2, tickets: 10, choices: ALL_KINDS },
-    Set { pure: 1, clients: 3, tickets: 4, choices: ALL_KINDS },
-    Set { pure: 2, clients: 2, tickets: 5, choices: ALL_KINDS },
-    Set { pure: 2, clients: 3, tickets: 5, choices: FEW_KINDS },
-    Set { pure: 3, clients: 2, tickets: 6, choices: EXTREMES },
-    Set { pure: 4, clients: 2, tickets: 6, choices: FEW_KINDS },
+    Set { pure: 0, clients: 3, tickets: 6, choices: ALL_KINDS, arranged: false },
+    Set { pure: 1, clients: 2, tickets: 10, choices: ALL_KINDS, arranged: false },
+    Set { pure: 1, clients: 3, tickets: 4, choices: ALL_KINDS, arranged: false },
+    Set { pure: 2, clients: 2, tickets: 5, choices: ALL_KINDS, arranged: false },
+    Set { pure: 2, clients: 3, tickets: 5, choices: FEW_KINDS, arranged: false },
+    Set { pure: 3, clients: 2, tickets: 6, choices: EXTREMES, arranged: false },
+    Set { pure: 4, clients: 2, tickets: 6, choices: FEW_KINDS, arranged: false },
+    Set { pure: 0, clients: 3, tickets: 4, choices: ALL_KINDS, arranged: true },
+    Set { pure: 1, clients: 2, tickets: 4, choices: ALL_KINDS, arranged: true },
+    Set { pure: 1, clients: 3, tickets: 3, choices: FEW_KINDS, arranged: true },
 ];
 
 /// What the soak checks.
 pub const LARGER: &[Set] = &[
-    Set { pure: 1, clients: 3, tickets: 14, choices: ALL_KINDS },
-    Set { pure: 2, clients: 2, tickets: 7, choices: ALL_KINDS },
-    Set { pure: 3, clients: 2, tickets: 7, choices: FEW_KINDS },
-    Set { pure: 3, clients: 3, tickets: 7, choices: EXTREMES },
-    Set { pure: 4, clients: 2, tickets: 7, choices: FEW_KINDS },
-    Set { pure: 4, clients: 3, tickets: 7, choices: FEW_KINDS },
+    Set { pure: 1, clients: 3, tickets: 14, choices: ALL_KINDS, arranged: false },
+    Set { pure: 2, clients: 2, tickets: 7, choices: ALL_KINDS, arranged: false },
+    Set { pure: 3, clients: 2, tickets: 7, choices: FEW_KINDS, arranged: false },
+    Set { pure: 3, clients: 3, tickets: 7, choices: EXTREMES, arranged: false },
+    Set { pure: 4, clients: 2, tickets: 7, choices: FEW_KINDS, arranged: false },
+    Set { pure: 4, clients: 3, tickets: 7, choices: FEW_KINDS, arranged: false },
+    Set { pure: 2, clients: 3, tickets: 6, choices: FEW_KINDS, arranged: true },
+    Set { pure: 1, clients: 4, tickets: 5, choices: FEW_KINDS, arranged: true },
 ];
 
 /// Check every graph of a set.
@@ -84,6 +92,8 @@ pub fn check_all(set: &Set) -> Result<Count, Fault> {
 struct Search {
     set: Set,
     bare: Ledger,
+    // What each way to lend and to be guests adds to a graph.
+    arrangements: Vec<Vec<Change>>,
     tickets: Vec<Ticket>,
     // By currency; never above HARD_TOTAL.
     hard: Vec<u64>,
@@ -112,7 +122,8 @@ impl Search {
                 .expect("a fresh currency fits");
         }
         let hard = vec![0; set.pure + 1];
-        Search { set, bare, tickets: Vec::new(), hard, count: Count::default() }
+        let arrangements = if set.arranged { arrangements(&set, &bare) } else { vec![Vec::new()] };
+        Search { set, bare, arrangements, tickets: Vec::new(), hard, count: Count::default() }
     }
 
     /// Choose what a currency holds, then those after it. Issuers come before holders, so that
@@ -163,12 +174,18 @@ impl Search {
                 after: Some(ticket.clone()),
             })
             .collect();
-        self.bare.replay(changes.clone())?;
-        let found = self.check_activities();
-        self.bare.undo(changes);
-        found.map_err(|fault| {
-            Fault::Conservation(format!("{fault}, with the tickets {:?}", self.tickets))
-        })
+        for index in 0..self.arrangements.len() {
+            let mut changes = changes.clone();
+            changes.extend_from_slice(&self.arrangements[index]);
+            self.bare.replay(changes.clone())?;
+            let found = self.check_activities();
+            self.bare.undo(changes);
+            found.map_err(|fault| {
+                let (tickets, arranged) = (&self.tickets, &self.arrangements[index]);
+                Fault::Conservation(format!("{fault}, with {tickets:?} and {arranged:?}"))
+            })?;
+        }
+        Ok(())
     }
 
     fn check_activities(&mut self) -> Result<(), Fault> {
@@ -181,12 +198,11 @@ impl Search {
         self.count.graphs += 1;
         // In Gray's order one client at a time comes or goes.
         for step in 0..1_u32 << self.set.clients {
+            let gray = step ^ (step >> 1);
             if step > 0 {
                 let bit = step.trailing_zeros() as usize;
-                let active = graph.is_active(client(bit));
-                graph.set_active(client(bit), !active);
+                graph.set_active(client(bit), gray & (1 << bit) != 0);
             }
-            let gray = step ^ (step >> 1);
             let clients: BTreeSet<CurrencyId> =
                 (0..self.set.clients).filter(|bit| gray & (1 << bit) != 0).map(client).collect();
             audit_against(ledger, &mut graph, &clients, &model, &sure)?;
@@ -197,4 +213,46 @@ impl Search {
         }
         Ok(())
     }
+}
+
+/// Every way in which clients lend to each other, in no circle, and every set of guests.
+fn arrangements(set: &Set, bare: &Ledger) -> Vec<Vec<Change>> {
+    let id = |client: usize| CurrencyId((set.pure + 1 + client) as u64);
+    let mut all = Vec::new();
+    // One digit for each client: to whom it lends, itself for nobody.
+    for lent in 0..set.clients.pow(set.clients as u32) {
+        let holder = |client: usize| lent / set.clients.pow(client as u32) % set.clients;
+        let transfers: Vec<Change> = (0..set.clients)
+            .filter(|client| holder(*client) != *client)
+            .map(|client| Change::Ticket {
+                // Past all ids of the graph's own tickets.
+                id: TicketId(1000 + client as u64),
+                before: None,
+                after: Some(Ticket {
+                    issuer: id(client),
+                    holder: id(holder(client)),
+                    resource: Resource::Cpu,
+                    kind: TicketKind::Transfer,
+                    amount: TRANSFER_AMOUNT,
+                }),
+            })
+            .collect();
+        if bare.clone().replay(transfers.clone()).is_err() {
+            continue;
+        }
+        for guests in 0..1_u32 << set.clients {
+            let classes = (0..set.clients).filter(|client| guests & (1 << client) != 0);
+            let classes = classes.map(|client| {
+                let before = bare.currency(id(client)).expect("a client").record.clone();
+                let mut after = before.clone();
+                if let Nature::Client { class, .. } = &mut after.nature {
+                    *class = Class::Guest;
+                }
+                let (before, after) = (Some(Box::new(before)), Some(Box::new(after)));
+                Change::Currency { id: id(client), before, after }
+            });
+            all.push(transfers.iter().cloned().chain(classes).collect());
+        }
+    }
+    all
 }

@@ -4,9 +4,9 @@
 
 use crate::due::{Party, power};
 use ledger::{
-    Authority, BASE, Caller, Change, CurrencyId, Funding, Intent, Ledger, Member, Mode, NewClient,
-    Placement, Placements, PolicyKey, ProcessIdentity, Refusal, Resource, Rights, Subject,
-    TicketKind, decide,
+    Authority, BASE, Caller, Change, Class, CurrencyId, Funding, Intent, Ledger, Member, Mode,
+    NewClient, Placement, Placements, PolicyKey, ProcessIdentity, Refusal, Resource, Rights,
+    Subject, ThreadIdentity, TicketKind, decide,
 };
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -43,6 +43,8 @@ pub struct World {
     pub ledger: Ledger,
     users: Vec<User>,
     processes: BTreeMap<ProcessIdentity, Process>,
+    // Who joined whose client with the right to: what was arranged then may stay.
+    invited: BTreeSet<(Member, CurrencyId)>,
     shape: Shape,
     generosity: u64,
     next_pid: u32,
@@ -120,6 +122,7 @@ impl World {
             ledger: Ledger::new(0, 0),
             users,
             processes: BTreeMap::new(),
+            invited: BTreeSet::new(),
             shape: shapes[rng.next_u32() as usize % shapes.len()],
             generosity: 1 + u64::from(rng.next_u32() % 3),
             next_pid: 1,
@@ -146,7 +149,7 @@ impl World {
         let gid = dice.among(&user.groups)?;
         let caller = Caller { uid: user.uid, gid, groups: user.groups.clone(), process };
         let own = |intent| Some((Authority::Caller(caller.clone()), intent));
-        let (authority, intent) = match step.kind % 22 {
+        let (authority, intent) = match step.kind % 34 {
             0 | 1 => own(self.create(user, &mut dice)),
             2 => own(Intent::DestroyCurrency { currency: self.any(&mut dice)? }),
             3 => own(Intent::ChangeMode {
@@ -170,6 +173,32 @@ impl World {
             )),
             18 | 19 => Some((Authority::System, self.fork(process?))),
             20 => Some((Authority::System, Intent::Exit { member: process?.into() })),
+            21..=24 => own(Intent::Join {
+                member: self.member(user, gid, &mut dice),
+                client: self.client_open_to(&caller, Rights::ISSUE, &mut dice)?,
+            }),
+            25 => own(Intent::Leave { member: self.joined_member(&mut dice)? }),
+            26 => own(Intent::SetClass {
+                client: self.client_open_to(&caller, Rights::CHANGE, &mut dice)?,
+                class: if dice.one_in(2) { Class::Host } else { Class::Guest },
+            }),
+            27 | 28 => own(Intent::Transfer {
+                lender: self.client_open_to(&caller, Rights::CHANGE, &mut dice)?,
+                holder: self.any_client(&mut dice)?,
+                resource: random_resource(&mut dice),
+            }),
+            29 => own(self.take_back(&mut dice)?),
+            30 => {
+                // A thread of the user's, or a cgroup.
+                let member = self.member(user, gid, &mut dice).member;
+                let theirs = self.uid_of(member) == Some(user.uid);
+                (theirs && member.process().is_none())
+                    .then_some((Authority::System, Intent::Exit { member }))
+            }
+            31 => {
+                let member = if dice.one_in(2) { Member::Kernel } else { Member::Rest };
+                own(Intent::Ensure { member, funding: vec![random_funding(&mut dice)] })
+            }
             _ => {
                 let (uid, gid) = match user.uid {
                     0 => self.login(&mut dice),
@@ -190,16 +219,23 @@ impl World {
     /// The broker's refusal.
     pub fn perform(&mut self, act: &Act) -> Result<Vec<Change>, Refusal> {
         let authorised = decide(&self.ledger, act.authority.clone(), act.intent.clone())?;
+        self.invite(act);
         let changes = self.ledger.apply(authorised);
         match &act.intent {
-            Intent::Adopt { client, .. }
+            Intent::Join { member: client, .. }
+            | Intent::Adopt { client, .. }
             | Intent::Nice { client, .. }
             | Intent::Place { client, .. }
             | Intent::Fork { child: client, .. }
             | Intent::UserChanged { client, .. } => {
                 if let Some(process) = client.member.process() {
                     self.next_pid = self.next_pid.max(process.pid + 1);
-                    self.processes.insert(process, Process { uid: client.uid, gid: client.gid });
+                    let now = Process { uid: client.uid, gid: client.gid };
+                    if matches!(act.intent, Intent::Join { .. } | Intent::Adopt { .. }) {
+                        self.processes.entry(process).or_insert(now);
+                    } else {
+                        self.processes.insert(process, now);
+                    }
                 }
             }
             Intent::Exit { member: Member::Process(process) } => {
@@ -208,8 +244,68 @@ impl World {
             _ => {}
         }
         // A released process lives on, unmanaged; of no more interest here.
-        self.processes.retain(|process, _| self.ledger.client_of(*process).is_some());
+        let known: BTreeSet<ProcessIdentity> = self
+            .ledger
+            .clients()
+            .chain(self.ledger.joined())
+            .filter_map(|(member, _)| member.within_process())
+            .collect();
+        self.processes.retain(|process, _| known.contains(process));
+        self.invited.retain(|(member, client)| self.ledger.joined_by(member) == Some(*client));
         Ok(changes)
+    }
+
+    /// Remember who may be where by right, as reckoned here.
+    fn invite(&mut self, act: &Act) {
+        match &act.intent {
+            Intent::Join { member, client } => {
+                let currency = self.ledger.currency(*client);
+                let may = |currency| power(currency, &self.party(act.user)).contain(Rights::ISSUE);
+                if act.user == 0 || currency.is_some_and(may) {
+                    self.invited.insert((member.member, *client));
+                }
+            }
+            Intent::Fork { parent, child } => {
+                let parent = Member::Process(*parent);
+                if let Some(client) = self.ledger.joined_by(&parent)
+                    && self.invited.contains(&(parent, client))
+                {
+                    self.invited.insert((child.member, client));
+                }
+            }
+            Intent::UserChanged { client, .. } => {
+                let process = client.member.within_process();
+                let before = process.and_then(|process| self.processes.get(&process));
+                if before.is_none_or(|before| before.uid != client.uid) {
+                    let own = self.ledger.founded_by(&client.member);
+                    self.invited.retain(|(member, id)| {
+                        member.within_process() != process && Some(*id) != own
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A member that consumes as part of a client that is not its user's, and that its user was
+    /// never let into; in words.
+    pub fn trespasser(&self) -> Option<(u32, String)> {
+        let threads = self.ledger.clients().filter(|(member, _)| member.process().is_none());
+        self.ledger.joined().chain(threads).find_map(|(member, client)| {
+            let uid = self.uid_of(member)?;
+            let owner = self.ledger.currency(client)?.record.owner;
+            let by_right = uid == 0 || uid == owner || self.invited.contains(&(member, client));
+            (!by_right).then(|| (uid, format!("{member} of uid {uid} is in {client} of {owner}")))
+        })
+    }
+
+    /// Whose a member is.
+    fn uid_of(&self, member: Member) -> Option<u32> {
+        match member {
+            Member::Cgroup(id) => Some(self.users[id as usize % self.users.len()].uid),
+            Member::Kernel | Member::Rest => Some(0),
+            _ => self.processes.get(&member.within_process()?).map(|process| process.uid),
+        }
     }
 
     /// The superuser changes the policy's amounts; every currency that it keeps follows, as a
@@ -288,6 +384,64 @@ impl World {
         let pid = self.next_pid;
         let process = ProcessIdentity { pid, start_time_ticks: u64::from(pid) };
         NewClient::process(process, uid, gid)
+    }
+
+    /// A process, a thread or a cgroup, of the user more often than not.
+    fn member(&self, user: &User, gid: u32, dice: &mut Dice) -> NewClient {
+        let whose = match dice.below(8) {
+            0 => &self.users[dice.below(self.users.len())],
+            _ => user,
+        };
+        let process = dice.among(&self.processes_of(whose.uid));
+        let member = match (dice.below(6), process) {
+            (0, _) => Member::Cgroup(dice.below(2 * self.users.len()) as u64),
+            (1, _) if dice.one_in(4) => Member::Rest,
+            (1 | 2, Some(process)) => {
+                let tid = process.pid * 1000 + dice.below(3) as u32;
+                let start_time_ticks = process.start_time_ticks;
+                Member::Thread(ThreadIdentity { process, tid, start_time_ticks })
+            }
+            (_, Some(process)) => Member::Process(process),
+            (_, None) => self.new_process(whose.uid, gid).member,
+        };
+        // As observed: nobody says whose it is but the kernel.
+        NewClient { member, uid: self.uid_of(member).unwrap_or(whose.uid), gid }
+    }
+
+    fn joined_member(&self, dice: &mut Dice) -> Option<NewClient> {
+        let joined: Vec<Member> = self.ledger.joined().map(|(member, _)| member).collect();
+        let member = dice.among(&joined)?;
+        let uid = self.uid_of(member)?;
+        Some(NewClient { member, uid, gid: uid })
+    }
+
+    fn any_client(&self, dice: &mut Dice) -> Option<CurrencyId> {
+        let clients: Vec<CurrencyId> = self.ledger.clients().map(|(_, id)| id).collect();
+        dice.among(&clients)
+    }
+
+    /// A client on which the caller has a right, more often than not.
+    fn client_open_to(
+        &self,
+        caller: &Caller,
+        needs: Rights,
+        dice: &mut Dice,
+    ) -> Option<CurrencyId> {
+        let party = self.party(caller.uid);
+        let may = |id: &CurrencyId| {
+            let currency = self.ledger.currency(*id).expect("a client exists");
+            caller.uid == 0 || power(currency, &party).contain(needs)
+        };
+        let open: Vec<CurrencyId> = self.ledger.clients().map(|(_, id)| id).filter(may).collect();
+        if open.is_empty() || dice.one_in(6) { self.any_client(dice) } else { dice.among(&open) }
+    }
+
+    fn take_back(&self, dice: &mut Dice) -> Option<Intent> {
+        let lent = self.ledger.tickets().map(|(_, ticket)| ticket);
+        let lent = lent.filter(|ticket| ticket.kind == TicketKind::Transfer);
+        let lent: Vec<_> = lent.map(|ticket| (ticket.issuer, ticket.resource.clone())).collect();
+        let (lender, resource) = dice.among(&lent)?;
+        Some(Intent::TakeBack { lender, resource })
     }
 
     fn processes_of(&self, uid: u32) -> Vec<ProcessIdentity> {
@@ -394,7 +548,11 @@ impl World {
             0 => self.login(dice),
             uid => (uid, gid),
         };
-        Some(Intent::Adopt { client: self.new_process(owner, gid), issuer, funding })
+        let client = match dice.below(3) {
+            0 => self.member(user, gid, dice),
+            _ => self.new_process(owner, gid),
+        };
+        Some(Intent::Adopt { client, issuer, funding })
     }
 
     fn nice(&self, user: &User, gid: u32, dice: &mut Dice) -> Intent {
@@ -455,6 +613,10 @@ fn random_amount(kind: TicketKind, dice: &mut Dice) -> u64 {
 
 fn random_funding(dice: &mut Dice) -> Funding {
     let kind = if dice.one_in(4) { TicketKind::Hard } else { TicketKind::Soft };
-    let resource = if dice.one_in(4) { Resource::Memory } else { Resource::Cpu };
+    let resource = random_resource(dice);
     Funding { resource, kind, amount: random_amount(kind, dice) }
+}
+
+fn random_resource(dice: &mut Dice) -> Resource {
+    if dice.one_in(4) { Resource::Memory } else { Resource::Cpu }
 }

@@ -2,8 +2,8 @@
 
 use allot_valuation::{Backing, Graph, Pools, WHOLE};
 use ledger::{
-    Authority, BASE, Caller, CurrencyId, Funding, Intent, Ledger, NewClient, Placement, Placements,
-    PolicyKey, ProcessIdentity, Resource, TicketKind, decide,
+    Authority, BASE, Caller, Class, CurrencyId, Funding, Intent, Ledger, NewClient, Placement,
+    Placements, PolicyKey, ProcessIdentity, Resource, TicketKind, decide,
 };
 
 /// A ledger and its CPU graph, kept together.
@@ -313,4 +313,89 @@ fn nice_changes_nobody_elses_value() {
     machine.perform(Authority::System, Intent::Exit { member: process(6).into() });
     assert_eq!(machine.graph.value(home), whole);
     assert_eq!([3, 4, 5].map(|pid| of(&mut machine, pid)), [before[2], before[3], before[4]]);
+}
+
+fn lend(machine: &mut Machine, lender: CurrencyId, holder: CurrencyId) {
+    machine.perform(root(), Intent::Transfer { lender, holder, resource: Resource::Cpu });
+}
+
+fn take_back(machine: &mut Machine, lender: CurrencyId) {
+    machine.perform(root(), Intent::TakeBack { lender, resource: Resource::Cpu });
+}
+
+/// Paper 1, 5.3: a client that waits for a server lends it its tickets; they go on to whom the
+/// server waits for, and who is not concerned keeps what they have to the last part.
+#[test]
+fn a_server_works_on_its_clients_tickets() {
+    let mut machine = Machine::new();
+    let users = ["a", "b"].map(|name| machine.currency(name, &[(BASE, soft(100))]));
+    let client = machine.task(&[(users[0], soft(3))]);
+    let other = machine.task(&[(users[0], soft(1))]);
+    let bystander = machine.task(&[(users[1], soft(1))]);
+    let server = machine.task(&[]);
+    assert_eq!(machine.values(8, [client, other, bystander, server]), [3, 1, 4, 0]);
+    let before = machine.graph.value(client);
+    // It lends, and then sleeps until it is answered.
+    lend(&mut machine, client, server);
+    assert_eq!(machine.values(8, [client, other, bystander, server]), [0, 1, 4, 3]);
+    machine.graph.set_active(client, false);
+    assert_eq!(machine.values(8, [client, other, bystander, server]), [0, 1, 4, 3]);
+    assert_eq!(machine.graph.value(server), before);
+    assert_eq!(machine.graph.guaranteed(server), before);
+    assert!(machine.graph.has_lent(client) && machine.graph.guaranteed(client) == 0);
+    // The server waits for another in turn, with tickets of its own.
+    machine.fund(server, users[1], soft(1));
+    let disk = machine.task(&[]);
+    lend(&mut machine, server, disk);
+    machine.graph.set_active(server, false);
+    assert_eq!(machine.values(8, [client, other, bystander, server, disk]), [0, 1, 2, 0, 5]);
+    // Nobody along the way competes: nobody's tickets count.
+    machine.graph.set_active(disk, false);
+    assert_eq!(machine.values(8, [client, other, bystander, server, disk]), [0, 4, 4, 0, 0]);
+    // Each takes its own back.
+    take_back(&mut machine, server);
+    take_back(&mut machine, client);
+    machine.graph.set_active(client, true);
+    machine.graph.set_active(server, true);
+    assert_eq!(machine.values(8, [client, other, bystander, server, disk]), [3, 1, 2, 2, 0]);
+}
+
+/// Whoever lends may go on competing: it gets nothing for it until it takes back.
+#[test]
+fn a_lender_that_runs_is_worth_nothing() {
+    let mut machine = Machine::new();
+    let lender = machine.task(&[(BASE, soft(1))]);
+    let holder = machine.task(&[(BASE, soft(1))]);
+    let other = machine.task(&[(BASE, soft(1))]);
+    lend(&mut machine, lender, holder);
+    assert_eq!(machine.values(6, [lender, holder, other]), [0, 4, 2]);
+    machine.graph.set_active(holder, false);
+    assert_eq!(machine.values(6, [lender, holder, other]), [0, 0, 6]);
+    take_back(&mut machine, lender);
+    assert_eq!(machine.values(6, [lender, holder, other]), [3, 0, 3]);
+}
+
+/// Paper 4: guests are not chosen if any host exists, whatever their tickets; what they would be
+/// worth is the hosts'. As a host again it is worth what it was.
+#[test]
+fn a_guest_competes_with_no_host() {
+    let mut machine = Machine::new();
+    let user = machine.currency("user", &[(BASE, soft(1))]);
+    let guest = machine.task(&[(user, soft(100))]);
+    let sibling = machine.task(&[(user, soft(1))]);
+    let other = machine.task(&[(BASE, soft(1))]);
+    let set = |class| Intent::SetClass { client: guest, class };
+    machine.perform(root(), set(Class::Guest));
+    assert_eq!(machine.values(2, [guest, sibling, other]), [0, 1, 1]);
+    assert!(!machine.graph.is_active(guest) && machine.graph.is_funded(guest));
+    machine.graph.set_active(sibling, false);
+    assert_eq!(machine.values(2, [guest, sibling, other]), [0, 0, 2], "nor with its user");
+    // What a guest lends, or is lent, is worth nothing meanwhile.
+    lend(&mut machine, guest, other);
+    assert_eq!(machine.values(2, [guest, sibling, other]), [0, 0, 2]);
+    take_back(&mut machine, guest);
+    lend(&mut machine, other, guest);
+    assert_eq!(machine.values(2, [guest, sibling, other]), [0, 0, 0]);
+    machine.perform(root(), set(Class::Host));
+    assert_eq!(machine.values(2, [guest, sibling, other]), [2, 0, 0]);
 }
