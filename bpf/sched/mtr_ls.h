@@ -51,7 +51,7 @@ static __always_inline void mtr_ls_join(struct client *client)
 
 static __always_inline u64 mtr_ls_charge(struct client *client, u64 used_ns)
 {
-	u64 quota, skips = 0, debt;
+	u64 quota, skips, debt;
 	s64 left;
 
 	/* What is due is counted for all policies. */
@@ -67,15 +67,12 @@ static __always_inline u64 mtr_ls_charge(struct client *client, u64 used_ns)
 		return used_ns;
 	quota = mtr_ls_quota(client);
 	debt = -left;
-	if (debt >= quota)
-		skips = debt / quota;
+	skips = debt / quota;
+	client->left_ns = quota - debt % quota;
 	if (skips > SKIPS_MAX) {
 		skips = SKIPS_MAX;
-		debt = 0;
-	} else {
-		debt -= skips * quota;
+		client->left_ns = quota;
 	}
-	client->left_ns = quota - debt;
 	client->position = client->next_place + skips * (client->next_place - client->position);
 	client->next_place = 0;
 	return used_ns;
