@@ -1,10 +1,10 @@
 //! What each authorised operation does, as a list of primitive changes.
 
 use crate::{
-    AMOUNT_MAX, Authorised, Authority, BASE, Caller, Change, Class, CurrencyId, CurrencyRecord,
-    Funding, HARD_TOTAL, Home, ISSUED_MAX, Intent, JOB_SHARE, Ledger, Loan, Member, Mode, Nature,
-    NewClient, Placement, Placements, ProcessIdentity, Resource, Rights, Subject, TRANSFER_AMOUNT,
-    Ticket, TicketId, TicketKind,
+    AMOUNT_MAX, Authorised, Authority, BASE, Caller, Change, Class, Currency, CurrencyId,
+    CurrencyRecord, Funding, HARD_TOTAL, Home, ISSUED_MAX, Intent, JOB_SHARE, Ledger, Loan, Member,
+    Mode, Nature, NewClient, Placement, Placements, ProcessIdentity, Resource, Rights, Subject,
+    TRANSFER_AMOUNT, Ticket, TicketId, TicketKind,
 };
 use std::collections::BTreeSet;
 
@@ -165,10 +165,8 @@ impl Writer<'_> {
         let client = self.ledger.currency(id).expect("what was joined exists");
         let own = self.ledger.client_of(parent).and_then(|id| self.ledger.currency(id));
         let as_parent = own.is_some_and(|own| own.record.owner == child.uid);
-        let caller =
-            Caller { uid: child.uid, gid: child.gid, groups: Vec::new(), process: Some(parent) };
-        let may = child.uid == client.record.owner
-            || self.ledger.rights(&caller, client).contain(Rights::ISSUE);
+        let caller = Caller { uid: child.uid, gid: child.gid, groups: Vec::new(), process: None };
+        let may = child.uid == client.record.owner || self.may_surely_issue(&caller, client);
         if as_parent || may {
             self.join(child.member, Some(id));
         }
@@ -298,12 +296,17 @@ impl Writer<'_> {
             Nature::Job { loans } => loans.is_empty(),
             _ => false,
         };
-        // The caller's supplementary groups are not known here: the right must not hang on them.
-        let member = Caller { groups: vec![issuer.record.group], ..caller.clone() };
-        let may = |caller| self.ledger.rights(caller, issuer).contain(Rights::ISSUE);
-        let allowed = family || (may(caller) && may(&member));
+        let allowed = family || self.may_surely_issue(caller, issuer);
         let room = issuer.issued_of(&ticket.resource).soft + ticket.amount <= ISSUED_MAX;
         allowed && room && ticket.kind == TicketKind::Soft
+    }
+
+    /// Whether `i` is a caller's whose supplementary groups are not known: it must not hang on
+    /// them, either way.
+    fn may_surely_issue(&self, caller: &Caller, currency: &Currency) -> bool {
+        let member = Caller { groups: vec![currency.record.group], ..caller.clone() };
+        let may = |caller| self.ledger.rights(caller, currency).contain(Rights::ISSUE);
+        may(caller) && may(&member)
     }
 
     fn place(&mut self, client: CurrencyId, placements: &Placements) {
@@ -423,7 +426,7 @@ impl Writer<'_> {
         let ticket = self.ledger.ticket(id).expect("the ticket exists").clone();
         let issuer = ticket.issuer;
         self.write(Change::Ticket { id, before: Some(ticket), after: None });
-        let idle = |currency: &crate::Currency| currency.is_job() && currency.issued.is_empty();
+        let idle = |currency: &Currency| currency.is_job() && currency.issued.is_empty();
         if self.ledger.currency(issuer).is_some_and(idle) {
             self.destroy(issuer);
         }

@@ -171,7 +171,7 @@ impl World {
                     placements: self.placements(user.uid, gid),
                 },
             )),
-            18 | 19 => Some((Authority::System, self.fork(process?))),
+            18 | 19 => Some((Authority::System, self.fork(process?, &mut dice))),
             20 => Some((Authority::System, Intent::Exit { member: process?.into() })),
             21..=24 => own(Intent::Join {
                 member: self.member(user, gid, &mut dice),
@@ -266,10 +266,14 @@ impl World {
                 }
             }
             Intent::Fork { parent, child } => {
+                let uid = self.processes.get(parent).map(|process| process.uid);
                 let parent = Member::Process(*parent);
-                if let Some(client) = self.ledger.joined_by(&parent)
-                    && self.invited.contains(&(parent, client))
-                {
+                let Some(client) = self.ledger.joined_by(&parent) else { return };
+                let currency = self.ledger.currency(client).expect("what was joined exists");
+                // Another user's child is let in only where that user may go by themselves.
+                let as_parent = uid == Some(child.uid) && self.invited.contains(&(parent, client));
+                let may = || power(currency, &self.party(child.uid)).contain(Rights::ISSUE);
+                if as_parent || may() {
                     self.invited.insert((child.member, client));
                 }
             }
@@ -577,8 +581,12 @@ impl World {
         Intent::SetBase { uid: whose.uid, placements, amount: dice.below(300) as u64 }
     }
 
-    fn fork(&self, parent: ProcessIdentity) -> Intent {
-        let Process { uid, gid } = self.processes[&parent];
+    fn fork(&self, parent: ProcessIdentity, dice: &mut Dice) -> Intent {
+        let (uid, gid) = match self.processes[&parent] {
+            // It may be somebody else's before it is seen.
+            Process { uid: 0, .. } if dice.one_in(4) => self.login(dice),
+            Process { uid, gid } => (uid, gid),
+        };
         Intent::Fork { parent, child: self.new_process(uid, gid) }
     }
 }
