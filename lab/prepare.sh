@@ -219,7 +219,10 @@ prepare_accelerator() {
     if [ "$answer" = yes ]; then say "KVM works here"; else say "KVM does not work here: the guest is emulated, and slower"; fi
   fi
   accelerator=() emulation=()
-  if [ "$(cat "$known")" = no ]; then
+  if [ -n "$icount" ]; then
+    accelerator=(--disable-kvm)
+    emulation=(-accel tcg,thread=single -icount shift=2)
+  elif [ "$(cat "$known")" = no ]; then
     accelerator=(--disable-kvm)
     # Before 8.1 QEMU could run a stale breakpoint where one virtual CPU patches code under another, and the guest's
     # kernel dies of it now and then ('int3'): let the virtual CPUs take turns on one thread there.
