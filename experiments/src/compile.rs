@@ -25,7 +25,7 @@ pub(crate) const INFO: ExperimentInfo = ExperimentInfo {
            loads: listing files, user-mode CPU, kernel-mode CPU by /bin/cat and by reading. Both \
            sides have the same tickets. The build's time, its share, and the load's progress; \
            allot and the kernel's default take turns.",
-    least_seconds: 20.0,
+    least_seconds: 10.0,
     usual_seconds: 240.0,
     own_allotd: true,
 };

@@ -22,7 +22,7 @@ pub(crate) const INFO: ExperimentInfo = ExperimentInfo {
     what: "Interbench's X, video, gaming and audio, each alone and against a load: CPU burn, \
            compiling, memory, reading, writing. How late they wake, and whether they meet their \
            deadlines; both sides have the same tickets. Allot and the kernel's default take turns.",
-    least_seconds: 48.0,
+    least_seconds: 24.0,
     usual_seconds: 240.0,
     own_allotd: true,
 };

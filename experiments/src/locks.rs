@@ -6,12 +6,12 @@
 use crate::orders::Lock;
 use crate::page::{Note, Notes, Page};
 use crate::workload::{Begin, Workplace, burn_ns, monotonic_ns, sleep_until, thread_cpu_ns};
-use rustix::fs::MemfdFlags;
+use rustix::fs::{MemfdFlags, Mode, OFlags};
 use rustix::thread::futex;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::num::NonZeroU64;
-use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -30,7 +30,10 @@ const LOOK_NS: u64 = 1_000_000;
 
 /// A file in memory that processes started while it is open inherit.
 pub(crate) fn file() -> io::Result<OwnedFd> {
-    Ok(rustix::fs::memfd_create("allot-lock", MemfdFlags::empty())?)
+    let file = rustix::fs::memfd_create("allot-lock", MemfdFlags::CLOEXEC)?;
+    // Opened again by its name: only files that were opened have a lock for their position.
+    let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(rustix::fs::open(name, OFlags::RDWR, Mode::empty())?)
 }
 
 /// What we were passed on, under a descriptor of our own.
@@ -156,8 +159,9 @@ pub(crate) fn prepare_wait(lock: Lock, holder: usize, notes: &Path) -> io::Resul
             }
             last = hold;
             let at_ns = monotonic_ns();
+            notes.add(Note { at_ns, took_ns: Note::UNFINISHED, more: hold });
             ask(&place.page)?;
-            notes.add(Note { at_ns, took_ns: monotonic_ns() - at_ns, more: hold });
+            notes.last_took(monotonic_ns() - at_ns);
             place.count();
         }
         Ok(())

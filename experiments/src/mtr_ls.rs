@@ -20,7 +20,7 @@ pub(crate) const INFO: ExperimentInfo = ExperimentInfo {
     what: "Clients with 5, 3 and 2 tickets block and wake at random. The greatest amount by which \
            a client's service falls short of its share of the time for which it was runnable, \
            under MTR-LS and under the kernel's default in turns.",
-    least_seconds: 8.0,
+    least_seconds: 4.0,
     usual_seconds: 40.0,
     own_allotd: true,
 };

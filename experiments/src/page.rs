@@ -106,10 +106,15 @@ impl Drop for Page {
 pub struct Note {
     /// When it was due, or began: CLOCK_MONOTONIC, ns.
     pub at_ns: u64,
-    /// How long it took, ns.
+    /// How long it took, ns; [`Note::UNFINISHED`] while it goes on.
     pub took_ns: u64,
     /// What else there is to say.
     pub more: u64,
+}
+
+impl Note {
+    /// It goes on.
+    pub const UNFINISHED: u64 = u64::MAX;
 }
 
 /// The most notes of one workload; what is more is not kept.
@@ -167,6 +172,14 @@ impl Notes {
         self.word(0).store(count as u64 + 1, Ordering::Release);
     }
 
+    /// How long what was noted last took, once that is known.
+    pub fn last_took(&self, took_ns: u64) {
+        let count = self.word(0).load(Ordering::Relaxed) as usize;
+        if let Some(last) = count.checked_sub(1) {
+            self.word(1 + last * NOTE_WORDS + 1).store(took_ns, Ordering::Relaxed);
+        }
+    }
+
     /// All so far.
     pub fn all(&self) -> Vec<Note> {
         let count = self.word(0).load(Ordering::Acquire) as usize;
@@ -200,6 +213,8 @@ mod tests {
         there.add(note(1));
         there.add(note(7));
         assert_eq!(here.all(), [note(1), note(7)]);
+        there.last_took(5);
+        assert_eq!(here.all()[1], Note { took_ns: 5, ..note(7) });
         for _ in 0..NOTES_MAX {
             there.add(note(9));
         }

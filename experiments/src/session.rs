@@ -54,7 +54,7 @@ pub(crate) struct Part<'a> {
 
 /// Allot, the kernel's default, and both again. The kernel's default needs less time to show what
 /// it does.
-pub(crate) const SLICES: [f64; 4] = [0.35, 0.15, 0.35, 0.15];
+pub(crate) const SLICES: [f64; 4] = [0.3, 0.2, 0.3, 0.2];
 
 /// Whether a moment of a part of so many seconds, with phases of these bounds, is in one of
 /// allot's [`SLICES`].

@@ -24,7 +24,7 @@ pub(crate) const INFO: ExperimentInfo = ExperimentInfo {
     what: "A currency that runs one short process after the other (cat, true), or reads the same \
            without processes, against one with a hog; both have the same tickets. Each currency's \
            share, and processes a second; allot and the kernel's default take turns.",
-    least_seconds: 12.0,
+    least_seconds: 6.0,
     usual_seconds: 60.0,
     own_allotd: true,
 };
