@@ -203,7 +203,7 @@ fn missing_files_are_told() {
 /// The first bad entry is named, and what comes before it is kept.
 #[test]
 fn a_changed_entry_is_named() {
-    let whole = pristine(4, false);
+    let whole = pristine(7, false);
     let dir = lay_out(&whole.files);
     let database = rusqlite::Connection::open(dir.path().join(DATABASE)).unwrap();
     let snapshot: u64 =

@@ -260,7 +260,8 @@ impl World {
         match &act.intent {
             Intent::Join { member, client } => {
                 let currency = self.ledger.currency(*client);
-                let may = |currency| power(currency, &self.party(act.user)).contain(Rights::ISSUE);
+                let own = member.uid == act.user;
+                let may = |it| own && power(it, &self.party(act.user)).contain(Rights::ISSUE);
                 if act.user == 0 || currency.is_some_and(may) {
                     self.invited.insert((member.member, *client));
                 }

@@ -3,7 +3,7 @@
 
 use allot_journal::{Journal, JournalError};
 use ledger::{
-    Authority, BASE, Caller, Change, CurrencyId, Funding, Intent, Ledger, Mode, NewClient,
+    Authority, BASE, Caller, Change, Class, CurrencyId, Funding, Intent, Ledger, Mode, NewClient,
     Placement, Placements, PolicyKey, ProcessIdentity, Resource, Rights, Subject, TicketKind,
     decide,
 };
@@ -96,7 +96,7 @@ impl Workload {
         let uid = [0, 1000, 1001, 1002][self.below(4)];
         let caller = Authority::Caller(Caller { uid, gid: uid, groups: vec![100], process: None });
         let crowded = ledger.currency_count() > 80;
-        let kind = if crowded { [6, 9, 12, 5][self.below(4)] } else { self.below(14) };
+        let kind = if crowded { [6, 9, 12, 5][self.below(4)] } else { self.below(17) };
         match kind {
             0 | 1 => {
                 let name = format!("c{}", self.below(40));
@@ -152,6 +152,18 @@ impl Workload {
                 Some(process) => (Authority::System, Intent::Exit { member: process.into() }),
                 None => self.propose(ledger),
             },
+            13 => {
+                let (member, client) = (self.client(uid), self.currency(ledger));
+                (caller, Intent::Join { member, client })
+            }
+            14 => {
+                let (lender, holder) = (self.currency(ledger), self.currency(ledger));
+                (caller, Intent::Transfer { lender, holder, resource: Resource::Cpu })
+            }
+            15 => {
+                let class = [Class::Host, Class::Guest][self.below(2)];
+                (caller, Intent::SetClass { client: self.currency(ledger), class })
+            }
             _ => match self.process(ledger) {
                 Some(process) if self.below(2) == 0 => {
                     let client = NewClient::process(process, uid, uid);
