@@ -93,8 +93,8 @@ struct client {
 		       * given: what it is promised */
 	__u64 charged_ns; /* CPU time that it was charged; what it owes is charged - due */
 	__u64 draws; /* random numbers drawn */
-	__u64 left_ns;	/* mtr-ls: what is left of its quota */
-	__u64 position; /* mtr-ls: its place in the list; 0 before its first */
+	__u64 left; /* mtr-ls: of its quota, in parts of 2^-24; signed */
+	__u64 position; /* mtr-ls: its place in the list, a virtual time; 0 before its first */
 	__u64 next_place; /* mtr-ls: where it goes when its quota is used up; 0 for not known */
 	__u64 advanced; /* the service at which due_ns was brought up to date */
 	__u64 value;	/* in parts of WHOLE, when it was last looked at */

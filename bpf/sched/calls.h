@@ -128,7 +128,7 @@ int probe_policy(struct policy_args *args)
 		u64 drawn = control.policy == POLICY_LOTTERY ? lottery_draw(client) : 0;
 
 		policy_charge(client, args->argument, drawn);
-		args->answer = control.policy == POLICY_MTR_LS ? client->left_ns :
+		args->answer = control.policy == POLICY_MTR_LS ? client->left :
 								 client->charged_ns;
 		break;
 	}

@@ -127,6 +127,14 @@ static __always_inline u64 carried(const struct edge *edge, const struct node *i
 	return share(whole, edge->amount, issuer->active_soft);
 }
 
+static __always_inline u64 value_edge(u32 index, u32 bank)
+{
+	struct edge *edge = edge_at(bank, index);
+	struct node *issuer = node_at(bank, edge->issuer);
+
+	return carried(edge, issuer, edge->issuer ? issuer->value : WHOLE);
+}
+
 /* A currency's value; those of its issuers are right (rule 3). */
 static __noinline u64 value_node(u32 slot, u32 bank, u64 stamp)
 {
@@ -136,15 +144,37 @@ static __noinline u64 value_node(u32 slot, u32 bank, u64 stamp)
 
 	if (node->stamp == stamp)
 		return node->value;
-	bpf_for(index, 0, node->edges) {
-		struct edge *edge = edge_at(bank, node->first_edge + index);
-		struct node *issuer = node_at(bank, edge->issuer);
-
-		value += carried(edge, issuer, edge->issuer ? issuer->value : WHOLE);
+	if (node->edges == 1) {
+		value = value_edge(node->first_edge, bank);
+	} else {
+		bpf_for(index, 0, node->edges)
+			value += value_edge(node->first_edge + index, bank);
 	}
 	node->value = value;
 	node->stamp = stamp;
 	return value;
+}
+
+/* What a holder was due by one ticket since it looked last. */
+static __always_inline u64 due_of_edge(u32 index, u32 bank)
+{
+	struct edge *edge = edge_at(bank, index);
+	struct node *issuer = node_at(bank, edge->issuer);
+	u64 clock, scale, moved;
+
+	if (edge->kind == TICKET_SOFT) {
+		clock = issuer->soft_clock;
+		scale = issuer->scale & 31;
+	} else if (edge->kind == TICKET_HARD) {
+		clock = issuer->hard_clock;
+		scale = HARD_SCALE;
+	} else {
+		clock = issuer->due_ns;
+		scale = 0;
+	}
+	moved = clock - edge->seen;
+	edge->seen = clock;
+	return edge->amount * moved >> scale;
 }
 
 /* Bring a currency's due and its clocks up to date; its issuers' are (rules 4 and 5). Answers
@@ -160,35 +190,26 @@ static __noinline u64 advance_node(u32 slot, u32 bank)
 	if (!slot) {
 		due_ns = service - node->due_ns;
 	} else {
-		bpf_for(index, 0, node->edges) {
-			struct edge *edge = edge_at(bank, node->first_edge + index);
-			struct node *issuer = node_at(bank, edge->issuer);
-			u64 clock, scale;
-
-			if (edge->kind == TICKET_SOFT) {
-				clock = issuer->soft_clock;
-				scale = issuer->scale & 31;
-			} else if (edge->kind == TICKET_HARD) {
-				clock = issuer->hard_clock;
-				scale = HARD_SCALE;
-			} else {
-				clock = issuer->due_ns;
-				scale = 0;
-			}
-			due_ns += edge->amount * (clock - edge->seen) >> scale;
-			edge->seen = clock;
+		if (node->edges == 1) {
+			due_ns = due_of_edge(node->first_edge, bank);
+		} else {
+			bpf_for(index, 0, node->edges)
+				due_ns += due_of_edge(node->first_edge + index, bank);
 		}
 	}
+	if (!due_ns)
+		goto unlock;
 	node->due_ns += due_ns;
 	/* No plan is asleep for longer than a product has bits. */
 	whole = due_ns < 1ULL << 32 ? due_ns : 1ULL << 32;
-	hard = competing(node);
+	hard = node->active_hard ? competing(node) : 0;
 	if (hard) {
 		u64 moved = (whole << HARD_SCALE) + node->hard_rest;
 
 		node->hard_clock += moved / hard;
 		node->hard_rest = moved % hard;
-		whole = whole * (HARD_TOTAL - node->issued_hard) / hard;
+		if (node->active_soft)
+			whole = whole * (HARD_TOTAL - node->issued_hard) / hard;
 	}
 	if (node->active_soft) {
 		u64 moved = (whole << (node->scale & 31)) + node->soft_rest;
@@ -196,6 +217,7 @@ static __noinline u64 advance_node(u32 slot, u32 bank)
 		node->soft_clock += moved / node->active_soft;
 		node->soft_rest = moved % node->active_soft;
 	}
+unlock:
 	__sync_lock_test_and_set(&node->lock, 0);
 	return due_ns;
 }
@@ -212,8 +234,13 @@ static __noinline int advance(u32 slot, u32 bank)
 	advance_node(0, bank);
 	if (steps > PATH_MAX)
 		steps = PATH_MAX;
-	bpf_for(index, 0, steps)
-		due_ns = advance_node(path_at(bank, node->first_step + index), bank);
+	if (steps == 2) {
+		advance_node(path_at(bank, node->first_step), bank);
+		due_ns = advance_node(slot, bank);
+	} else {
+		bpf_for(index, 0, steps)
+			due_ns = advance_node(path_at(bank, node->first_step + index), bank);
+	}
 	if (node->active)
 		__sync_fetch_and_add(&client->due_ns, due_ns);
 	return 0;

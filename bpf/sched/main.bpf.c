@@ -71,6 +71,7 @@ struct cpu_state {
 	u64 inverse;
 	u64 since_ns;
 	u64 front; /* in this CPU's own queue: the tag of who was served last */
+	u32 own;   /* how many wait there; never fewer */
 	u32 busy;
 	u32 guest;
 	u32 choices;
@@ -309,6 +310,8 @@ static __always_inline void count_in(struct task_struct *p, struct thread *threa
 {
 	u32 slot = current_slot(p, thread);
 
+	if (unlikely(thread->lent_to))
+		take_back(thread);
 	if (thread->counted) {
 		if (slot == thread->slot)
 			return;
@@ -409,6 +412,19 @@ static __always_inline void charge(struct task_struct *p, struct thread *thread)
 	traced(EVENT_CHARGE, thread->paying, used_ns, thread);
 }
 
+/* A thread waits no longer. */
+static __always_inline void left_queue(struct thread *thread, struct domain_state *domain)
+{
+	u32 own = thread->own_queue;
+
+	thread->queued_at_ns = 0;
+	thread->own_queue = 0;
+	if (own)
+		__sync_fetch_and_sub(&cpu_at(own - 1)->own, 1);
+	if (competes(thread->slot) && domain->queued)
+		__sync_fetch_and_sub(&domain->queued, 1);
+}
+
 /* The thread runs with this key from now on. */
 static __always_inline void chosen(struct thread *thread, struct cpu_state *cpu,
 				   struct domain_state *domain, u64 at_ns)
@@ -437,25 +453,12 @@ s32 BPF_STRUCT_OPS(allot_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wa
 	return cpu;
 }
 
-void BPF_STRUCT_OPS(allot_runnable, struct task_struct *p, u64 enq_flags)
-{
-	struct domain_state *domain = domain_of(scx_bpf_task_cpu(p));
-	struct thread *thread = thread_of(p);
-
-	if (!thread)
-		return;
-	if (unlikely(thread->lent_to))
-		take_back(thread);
-	count_in(p, thread);
-	thread->key = next_key(thread, domain, true);
-	thread->ready = 1;
-}
-
 /* Let a CPU that runs a guest, or somebody who is further on, choose again. */
-static __always_inline void preempt(struct client *client, u64 key, s32 target, bool anywhere)
+static __always_inline void preempt(struct client *client, u64 key, s32 target, bool anywhere,
+				    u64 at_ns)
 {
 	u32 domain = cpu_domain[target & (CPUS_MAX - 1)];
-	u64 most = 0, at_ns = now_ns();
+	u64 most = 0;
 	s32 victim = -1;
 	u32 look, looks = anywhere ? nr_cpus : 1;
 
@@ -539,10 +542,12 @@ void BPF_STRUCT_OPS(allot_enqueue, struct task_struct *p, u64 enq_flags)
 		insert(p, SCX_DSQ_LOCAL, control.quantum_ns, enq_flags);
 		return;
 	}
-	/* A wake-up's key was computed when it became runnable, that of who ran when it lost. */
+	/* The key of who ran was computed when it lost. */
 	if (!thread->ready) {
+		bool woken = !thread->counted;
+
 		count_in(p, thread);
-		thread->key = next_key(thread, domain, false);
+		thread->key = next_key(thread, domain, woken);
 	}
 	thread->ready = 0;
 	client = client_at(thread->slot);
@@ -563,7 +568,7 @@ void BPF_STRUCT_OPS(allot_enqueue, struct task_struct *p, u64 enq_flags)
 			       enq_flags);
 		/* A wake-up has looked for an idle CPU; what was preempted has not. */
 		if (!(enq_flags & SCX_ENQ_WAKEUP)) {
-			idle = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+			idle = nr_cpus > 1 ? scx_bpf_pick_idle_cpu(p->cpus_ptr, 0) : -1;
 			if (idle >= 0)
 				scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
 			return;
@@ -575,6 +580,8 @@ void BPF_STRUCT_OPS(allot_enqueue, struct task_struct *p, u64 enq_flags)
 		cpu = cpu_at(target);
 		if (before(thread->tag, cpu->front))
 			thread->tag = cpu->front;
+		__sync_fetch_and_add(&cpu->own, 1);
+		thread->own_queue = target + 1;
 		insert_ordered(p, CPU_QUEUE(target), slice_of(client, domain), thread->tag,
 			       enq_flags);
 		if (scx_bpf_test_and_clear_cpu_idle(target)) {
@@ -584,7 +591,7 @@ void BPF_STRUCT_OPS(allot_enqueue, struct task_struct *p, u64 enq_flags)
 		if (!(enq_flags & SCX_ENQ_WAKEUP) && !cpu_at(target)->guest)
 			return;
 	}
-	preempt(client, thread->key, target, everywhere);
+	preempt(client, thread->key, target, everywhere, thread->queued_at_ns);
 }
 
 /* The number by which the head of a queue is ordered, and its key. */
@@ -749,7 +756,7 @@ void BPF_STRUCT_OPS(allot_dispatch, s32 number, struct task_struct *prev)
 		return;
 
 	has_shared = head_of(domain_queue(number), &shared, NULL);
-	has_own = head_of(CPU_QUEUE(number), &own_tag, &own);
+	has_own = cpu->own && head_of(CPU_QUEUE(number), &own_tag, &own);
 	if (prev && (prev->scx.flags & SCX_TASK_QUEUED)) {
 		thread = thread_of(prev);
 		if (thread) {
@@ -811,14 +818,17 @@ void BPF_STRUCT_OPS(allot_running, struct task_struct *p)
 		return;
 	thread->counted_ns = p->se.sum_exec_runtime;
 	thread->ready = 0;
+	/* Who goes to an idle CPU is not enqueued. */
+	if (!thread->counted) {
+		count_in(p, thread);
+		thread->key = next_key(thread, domain, true);
+	}
 	if (thread->queued_at_ns) {
 		client = client_at(thread->slot);
 		waited_ns = at_ns - thread->queued_at_ns;
 		if (waited_ns > client->wait_max_ns)
 			client->wait_max_ns = waited_ns;
-		thread->queued_at_ns = 0;
-		if (competes(thread->slot) && domain->queued)
-			__sync_fetch_and_sub(&domain->queued, 1);
+		left_queue(thread, domain);
 	}
 	chosen(thread, cpu_at(number), domain, at_ns);
 }
@@ -839,11 +849,8 @@ void BPF_STRUCT_OPS(allot_quiescent, struct task_struct *p, u64 deq_flags)
 
 	if (!thread || !thread->counted)
 		return;
-	if (thread->queued_at_ns) {
-		thread->queued_at_ns = 0;
-		if (competes(thread->slot) && domain->queued)
-			__sync_fetch_and_sub(&domain->queued, 1);
-	}
+	if (thread->queued_at_ns)
+		left_queue(thread, domain);
 	if ((deq_flags & SCX_DEQ_SLEEP) && unlikely(thread->lock_kind || p->pi_blocked_on) &&
 	    lend(p, thread))
 		return;
@@ -931,7 +938,6 @@ struct sched_ext_ops allot_ops = {
 	.select_cpu = (void *)allot_select_cpu,
 	.enqueue = (void *)allot_enqueue,
 	.dispatch = (void *)allot_dispatch,
-	.runnable = (void *)allot_runnable,
 	.running = (void *)allot_running,
 	.stopping = (void *)allot_stopping,
 	.quiescent = (void *)allot_quiescent,

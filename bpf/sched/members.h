@@ -26,6 +26,7 @@ struct thread {
 	u32 lent_to;  /* tid of who got its tickets, 0 for nobody */
 	u32 payers[PAYERS_MAX]; /* slot + 1 of clients that lend to it, 0 for none */
 	u32 paying;  /* slot that its present quantum is charged to */
+	u32 own_queue; /* CPU + 1 in whose own queue it waits, 0 for none */
 	u32 ready;   /* its key for the next quantum is known */
 	u32 counted; /* in its client's count of runnable members */
 	u32 slot;

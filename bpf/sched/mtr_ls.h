@@ -14,77 +14,77 @@
  * 6. Values here depend on who is active (the paper's α is fixed). So that a client that sleeps
  *    briefly does not give its part of the round away, it counts as active for one round T after
  *    it went to sleep.
- * 7. Several CPUs (ours). The rear is where it was when the client began its quota. On one CPU
- *    that is the same, for nobody moves while it runs. On several, those with small quotas move
- *    while one with a great quota runs, and would be served a second time before that one is
- *    served again: it would get less than its part.
+ * 7. Places are virtual times (ours): a round has passed when T was given by every CPU. A new
+ *    client's place is one round from now; who moves to the rear, one round from where it stood, or
+ *    from one round ago where that is later. When all are busy this is the order of the list, for
+ *    everybody moves once in a round. On several CPUs it is not: those with small quotas would move
+ *    while one with a great quota runs, and be served a second time before that one is.
  * 8. Ticks (ours). A quota shorter than a tick is overrun each time. What was used too much is
- *    paid by missing rounds, as many as it takes, at most SKIPS_MAX; a round is as many places as
- *    there were between this quota's place and the next.
+ *    paid by missing rounds, as many as it takes, at most MTR_LS_SKIPS_MAX.
  *
- * Keys are places in the list: numbers that grow by PLACE with each client that gets one.
- * Property: what a client gets in any time for which it stays runnable is at least α times that
- * time, less a constant of about one round.
+ * Keys are places. Property: what a client gets in any time for which it stays runnable is at
+ * least α times that time, less a constant of about one round.
  */
 #ifndef ALLOT_MTR_LS_H
 #define ALLOT_MTR_LS_H
 
-#define PLACE (1ULL << 20)
-#define SKIPS_MAX 16
+#define MTR_LS_QUOTA (1ULL << 24) /* a whole one, in its parts */
+#define MTR_LS_SKIPS_MAX 16
 
-/* The place at the rear of the list. */
-u64 rear SEC(".data") = PLACE;
+/* Virtual time of a round. */
+static __always_inline u64 mtr_ls_round(void)
+{
+	return control.round_ns * nr_cpus;
+}
 
-/* Nanoseconds of a round, at least one. Values are of 48 bits, a round is below 2^30 ns. */
-static __always_inline u64 mtr_ls_quota(struct client *client)
+/* Nanoseconds, at least one. Values are of 48 bits, a round is below 2^30 ns. */
+static __always_inline u64 mtr_ls_quota_ns(struct client *client)
 {
 	return (control.round_ns * (client->value >> 16) >> 32) * nr_cpus + 1;
 }
 
-static __always_inline void mtr_ls_join(struct client *client)
+static __always_inline void mtr_ls_join(struct client *client, u64 now)
 {
 	if (client->position)
 		return;
-	client->position = __sync_fetch_and_add(&rear, PLACE);
-	client->left_ns = mtr_ls_quota(client);
+	client->position = now + mtr_ls_round();
+	client->left = MTR_LS_QUOTA;
 }
 
-static __always_inline u64 mtr_ls_charge(struct client *client, u64 used_ns)
+static __always_inline u64 mtr_ls_charge(struct client *client, u64 used_ns, u64 now)
 {
-	u64 quota, skips, debt;
+	u64 round = mtr_ls_round(), used, skips;
 	s64 left;
 
+	if (used_ns > 1ULL << 32)
+		used_ns = 1ULL << 32;
 	/* What is due is counted for all policies. */
 	__sync_fetch_and_add(&client->charged_ns, used_ns);
-	if (!client->next_place) {
-		/* Who runs though its place is yet to come had nobody before it. */
-		if (!before(client->position, rear))
-			rear = client->position + PLACE;
-		client->next_place = __sync_fetch_and_add(&rear, PLACE);
-	}
-	left = __sync_fetch_and_add(&client->left_ns, -used_ns) - used_ns;
+	if (!client->next_place)
+		client->next_place = later(client->position, now - round) + round;
+	/* Values change while a quota is used: each use counts by the quota that there was. */
+	used = used_ns * MTR_LS_QUOTA / mtr_ls_quota_ns(client);
+	left = __sync_fetch_and_add(&client->left, -used) - used;
 	if (left > 0)
 		return used_ns;
-	quota = mtr_ls_quota(client);
-	debt = -left;
-	skips = debt / quota;
-	client->left_ns = quota - debt % quota;
-	if (skips > SKIPS_MAX) {
-		skips = SKIPS_MAX;
-		client->left_ns = quota;
+	skips = -left / MTR_LS_QUOTA;
+	client->left = MTR_LS_QUOTA - -left % MTR_LS_QUOTA;
+	if (skips > MTR_LS_SKIPS_MAX) {
+		skips = MTR_LS_SKIPS_MAX;
+		client->left = MTR_LS_QUOTA;
 	}
-	client->position = client->next_place + skips * (client->next_place - client->position);
+	client->position = client->next_place + skips * round;
 	client->next_place = 0;
 	return used_ns;
 }
 
 static __always_inline u64 mtr_ls_slice(struct client *client, u64 slice)
 {
-	s64 left = client->left_ns;
+	u64 left_ns = client->left * mtr_ls_quota_ns(client) / MTR_LS_QUOTA;
 
-	if (left < (s64)SLICE_MIN_NS)
-		left = SLICE_MIN_NS;
-	return (u64)left < slice ? (u64)left : slice;
+	if (left_ns < SLICE_MIN_NS)
+		left_ns = SLICE_MIN_NS;
+	return left_ns < slice ? left_ns : slice;
 }
 
 static __always_inline bool mtr_ls_settled(struct client *client, u64 now_ns)
