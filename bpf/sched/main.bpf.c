@@ -162,285 +162,7 @@ static __always_inline void traced(u32 type, u32 slot, u64 key, struct thread *t
 		report(type, slot, key, thread);
 }
 
-/* The policies. */
-
-static __always_inline void policy_join(struct client *client)
-{
-	if (control.policy == POLICY_MTR_LS)
-		mtr_ls_join(client);
-}
-
-static __always_inline u64 policy_key(struct client *client, u64 ahead, u64 now)
-{
-	switch (control.policy) {
-	case POLICY_MTR_LS:
-		return client->position;
-	case POLICY_STRIDE:
-		return stride_key(client, ahead, now, STRIDE_LAG_QUANTA);
-	default:
-		return stride_key(client, ahead, now, LOTTERY_LAG_QUANTA);
-	}
-}
-
-static __always_inline u64 policy_charge(struct client *client, u64 used_ns, u64 drawn)
-{
-	switch (control.policy) {
-	case POLICY_MTR_LS:
-		return mtr_ls_charge(client, used_ns);
-	case POLICY_STRIDE:
-		return stride_charge(client, used_ns);
-	default:
-		return lottery_charge(client, used_ns, drawn);
-	}
-}
-
-static __always_inline bool policy_settled(struct client *client, u64 at_ns)
-{
-	if (control.policy == POLICY_MTR_LS)
-		return mtr_ls_settled(client, at_ns);
-	return stride_settled(client);
-}
-
-static __always_inline u64 slice_of(struct client *client, struct domain_state *domain)
-{
-	u64 slice = control.quantum_ns;
-	u32 crowd = domain->queued / (nr_cpus ? nr_cpus : 1);
-
-	if (crowd > CROWD) {
-		slice = slice * CROWD / crowd;
-		if (slice < SLICE_MIN_NS)
-			slice = SLICE_MIN_NS;
-	}
-	if (control.policy == POLICY_MTR_LS)
-		slice = mtr_ls_slice(client, slice);
-	return slice;
-}
-
-/* Clients. */
-
-static __always_inline bool competes(u32 slot)
-{
-	return !(node_at(control.bank, slot)->flags &
-		 (CLIENT_GUEST | CLIENT_FROZEN | CLIENT_LENT));
-}
-
-static __always_inline void member_runnable(u32 slot)
-{
-	struct client *client = client_at(slot);
-
-	__sync_fetch_and_add(&client->wakes, 1);
-	if (__sync_fetch_and_add(&client->runnable, 1))
-		return;
-	if (competes(slot))
-		set_active(slot, true, 0);
-	revalue(slot, control.bank);
-	policy_join(client);
-	traced(EVENT_JOIN, slot, 0, NULL);
-}
-
-/* A client that left has been paid for: its tickets leave too. */
-static __always_inline void deactivate(u32 slot)
-{
-	set_active(slot, false, 0);
-	/* A member may have become runnable in between. */
-	if (client_at(slot)->runnable && competes(slot))
-		set_active(slot, true, 0);
-}
-
-/* Whether a client that left has been paid for. */
-static __always_inline bool settled(u32 slot, u64 at_ns)
-{
-	struct client *client = client_at(slot);
-
-	if (service - client->advanced > ADVANCE_NS)
-		advance(slot, control.bank);
-	return policy_settled(client, at_ns);
-}
-
-static __always_inline void member_left(u32 slot)
-{
-	struct client *client = client_at(slot);
-	struct cpu_state *cpu;
-
-	if (__sync_fetch_and_sub(&client->runnable, 1) != 1)
-		return;
-	client->left_at_ns = now_ns();
-	traced(EVENT_LEAVE, slot, 0, NULL);
-	if (!node_at(control.bank, slot)->active)
-		return;
-	if (settled(slot, client->left_at_ns))
-		return deactivate(slot);
-	if (__sync_val_compare_and_swap(&client->lingers, 0, 1))
-		return;
-	cpu = cpu_at(bpf_get_smp_processor_id());
-	if (cpu->lingering_count >= LINGERING_MAX) {
-		client->lingers = 0;
-		totals.crowded++;
-		return deactivate(slot);
-	}
-	cpu->lingering[cpu->lingering_count++ & (LINGERING_MAX - 1)] = slot;
-}
-
-/* Look at one client that lingers here. Only this CPU changes its list. */
-static __always_inline void look_at_lingering(struct cpu_state *cpu, u64 at_ns)
-{
-	u32 *place, slot, count = cpu->lingering_count;
-	struct client *client;
-
-	if (!count)
-		return;
-	if (++cpu->lingering_look >= count)
-		cpu->lingering_look = 0;
-	place = &cpu->lingering[cpu->lingering_look & (LINGERING_MAX - 1)];
-	slot = *place;
-	client = client_at(slot);
-	if (!client->runnable && !settled(slot, at_ns))
-		return;
-	*place = cpu->lingering[(count - 1) & (LINGERING_MAX - 1)];
-	cpu->lingering_count = count - 1;
-	client->lingers = 0;
-	if (!client->runnable)
-		deactivate(slot);
-}
-
-/* Threads. */
-
-/* Count a thread as runnable for the client that it belongs to now. */
-static __always_inline void count_in(struct task_struct *p, struct thread *thread)
-{
-	u32 slot = current_slot(p, thread);
-
-	if (unlikely(thread->lent_to))
-		take_back(thread);
-	if (thread->counted) {
-		if (slot == thread->slot)
-			return;
-		member_left(thread->slot);
-	}
-	thread->slot = slot;
-	thread->counted = 1;
-	member_runnable(slot);
-}
-
-/* At whose cost the thread runs next (transfer.h, rule 3): answers the least key. */
-static __noinline u64 choose_payer(struct thread *thread, u64 key, u64 now)
-{
-	int i;
-
-	if (!thread)
-		return key;
-#pragma unroll
-	for (i = 0; i < PAYERS_MAX; i++) {
-		u32 payer = thread->payers[i];
-		struct client *client;
-		u64 other;
-
-		if (!payer)
-			continue;
-		client = client_at(payer - 1);
-		revalue(payer - 1, control.bank);
-		if (service - client->advanced > ADVANCE_NS)
-			advance(payer - 1, control.bank);
-		other = policy_key(client, 0, now);
-		if (before(other, key)) {
-			key = other;
-			thread->paying = payer - 1;
-		}
-	}
-	return key;
-}
-
-/* The thread's key for its next quantum. */
-static __always_inline u64 next_key(struct thread *thread, struct domain_state *domain, bool woken)
-{
-	struct client *client = client_at(thread->slot);
-	u32 members = client->runnable;
-	u64 key, now, latest;
-
-	revalue(thread->slot, control.bank);
-	if (service - client->advanced > ADVANCE_NS)
-		advance(thread->slot, control.bank);
-	now = service;
-	thread->paying = thread->slot;
-	key = policy_key(client, members > 1 ? members - 1 : 0, now);
-	if (unlikely(thread->payers[0] | thread->payers[1] | thread->payers[2] |
-		     thread->payers[3]))
-		key = choose_payer(thread, key, now);
-	if (control.policy == POLICY_MTR_LS)
-		return key;
-	if (control.policy == POLICY_LOTTERY)
-		thread->drawn = lottery_draw(client_at(thread->paying));
-	/* Rule 4: who owes nothing need not wait. */
-	if (woken && !before(now, key) && before(domain->front, key))
-		return domain->front;
-	/* Rule 6. */
-	latest = now + horizon_ns * nr_cpus;
-	if (unlikely(before(latest, key))) {
-		key = latest;
-		if (thread->paying == thread->slot && members <= 1)
-			client->charged_ns = client->due_ns + horizon_ns * nr_cpus *
-							       (client->value >> 24) /
-							       (WHOLE >> 24);
-	}
-	return key;
-}
-
-static __always_inline void charge(struct task_struct *p, struct thread *thread)
-{
-	u64 counted_ns = p->se.sum_exec_runtime;
-	u64 used_ns = counted_ns - thread->counted_ns;
-	struct client *client = client_at(thread->slot);
-
-	thread->counted_ns = counted_ns;
-	if (!used_ns)
-		return;
-	if (p->nr_cpus_allowed < nr_cpus) {
-		struct cpu_state *cpu = cpu_at(scx_bpf_task_cpu(p));
-
-		if (before(cpu->front, thread->tag))
-			cpu->front = thread->tag;
-		thread->tag += virtual_ns(used_ns, client->inverse);
-	}
-	__sync_fetch_and_add(&client->used_ns, used_ns);
-	if (unlikely(thread->paying != thread->slot)) {
-		client = client_at(thread->paying);
-		__sync_fetch_and_add(&client->transferred_ns, used_ns);
-	}
-	used_ns = policy_charge(client, used_ns, thread->drawn);
-	if (competes(thread->paying))
-		__sync_fetch_and_add(&service, used_ns);
-	traced(EVENT_CHARGE, thread->paying, used_ns, thread);
-}
-
-/* A thread waits no longer. */
-static __always_inline void left_queue(struct thread *thread, struct domain_state *domain)
-{
-	u32 own = thread->own_queue;
-
-	thread->queued_at_ns = 0;
-	thread->own_queue = 0;
-	if (own)
-		__sync_fetch_and_sub(&cpu_at(own - 1)->own, 1);
-	if (competes(thread->slot) && domain->queued)
-		__sync_fetch_and_sub(&domain->queued, 1);
-}
-
-/* The thread runs with this key from now on. */
-static __always_inline void chosen(struct thread *thread, struct cpu_state *cpu,
-				   struct domain_state *domain, u64 at_ns)
-{
-	cpu->guest = !competes(thread->slot) && thread->paying == thread->slot;
-	if (!cpu->guest)
-		domain->front = thread->key;
-	cpu->key = thread->key;
-	cpu->inverse = client_at(thread->paying)->inverse;
-	cpu->since_ns = at_ns;
-	cpu->busy = 1;
-	client_at(thread->slot)->wins++;
-	traced(EVENT_WIN, thread->slot, thread->key, thread);
-	look_at_lingering(cpu_at(bpf_get_smp_processor_id()), at_ns);
-	look_at_lingering(cpu_at(bpf_get_smp_processor_id()), at_ns);
-}
+#include "clients.h"
 
 s32 BPF_STRUCT_OPS(allot_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
@@ -746,7 +468,7 @@ void BPF_STRUCT_OPS(allot_dispatch, s32 number, struct task_struct *prev)
 	struct cpu_state *cpu = cpu_at(number);
 	struct thread *thread = NULL;
 	u64 shared = 0, own = 0, own_tag = 0, key = 0;
-	bool has_shared, has_own, runs = false, mine = false;
+	bool has_shared = false, has_own, runs = false, mine = false;
 
 	totals.draws++;
 	cpu->choices++;
@@ -755,7 +477,6 @@ void BPF_STRUCT_OPS(allot_dispatch, s32 number, struct task_struct *prev)
 	if (unlikely(domain->hurried_look != domain->hurried_put) && serve_hurried(number))
 		return;
 
-	has_shared = head_of(domain_queue(number), &shared, NULL);
 	has_own = cpu->own && head_of(CPU_QUEUE(number), &own_tag, &own);
 	if (prev && (prev->scx.flags & SCX_TASK_QUEUED)) {
 		thread = thread_of(prev);
@@ -769,6 +490,13 @@ void BPF_STRUCT_OPS(allot_dispatch, s32 number, struct task_struct *prev)
 			/* Against others that may run only here its tag counts. */
 			mine = prev->nr_cpus_allowed < nr_cpus;
 		}
+	}
+	/* Nothing to compare with: the head of the domain's queue, if there is one. */
+	if (!runs && !has_own && nr_domains == 1) {
+		if (move_to_local(domain_queue(number)))
+			return;
+	} else {
+		has_shared = head_of(domain_queue(number), &shared, NULL);
 	}
 	if (runs && (!has_shared || before(key, shared)) &&
 	    (!has_own || (mine ? before(thread->tag, own_tag) : before(key, own)))) {
@@ -835,9 +563,13 @@ void BPF_STRUCT_OPS(allot_running, struct task_struct *p)
 
 void BPF_STRUCT_OPS(allot_stopping, struct task_struct *p, bool runnable)
 {
-	struct thread *thread = thread_of(p);
+	struct thread *thread;
 
 	cpu_at(scx_bpf_task_cpu(p))->busy = 0;
+	/* Who stops to wait is charged when it becomes quiescent. */
+	if (!runnable)
+		return;
+	thread = thread_of(p);
 	if (thread)
 		charge(p, thread);
 }
@@ -851,6 +583,8 @@ void BPF_STRUCT_OPS(allot_quiescent, struct task_struct *p, u64 deq_flags)
 		return;
 	if (thread->queued_at_ns)
 		left_queue(thread, domain);
+	else
+		charge(p, thread);
 	if ((deq_flags & SCX_DEQ_SLEEP) && unlikely(thread->lock_kind || p->pi_blocked_on) &&
 	    lend(p, thread))
 		return;

@@ -43,17 +43,17 @@ static __always_inline u64 mtr_ls_quota_ns(struct client *client)
 	return (control.round_ns * (client->value >> 16) >> 32) * nr_cpus + 1;
 }
 
-static __always_inline void mtr_ls_join(struct client *client, u64 now)
+static __always_inline void mtr_ls_join(struct client *client)
 {
 	if (client->position)
 		return;
-	client->position = now + mtr_ls_round();
+	client->position = service + mtr_ls_round();
 	client->left = MTR_LS_QUOTA;
 }
 
-static __always_inline u64 mtr_ls_charge(struct client *client, u64 used_ns, u64 now)
+static __always_inline u64 mtr_ls_charge(struct client *client, u64 used_ns)
 {
-	u64 round = mtr_ls_round(), used, skips;
+	u64 round = mtr_ls_round(), used, debt, skips;
 	s64 left;
 
 	if (used_ns > 1ULL << 32)
@@ -61,14 +61,15 @@ static __always_inline u64 mtr_ls_charge(struct client *client, u64 used_ns, u64
 	/* What is due is counted for all policies. */
 	__sync_fetch_and_add(&client->charged_ns, used_ns);
 	if (!client->next_place)
-		client->next_place = later(client->position, now - round) + round;
+		client->next_place = later(client->position, service - round) + round;
 	/* Values change while a quota is used: each use counts by the quota that there was. */
 	used = used_ns * MTR_LS_QUOTA / mtr_ls_quota_ns(client);
 	left = __sync_fetch_and_add(&client->left, -used) - used;
 	if (left > 0)
 		return used_ns;
-	skips = -left / MTR_LS_QUOTA;
-	client->left = MTR_LS_QUOTA - -left % MTR_LS_QUOTA;
+	debt = -left;
+	skips = debt / MTR_LS_QUOTA;
+	client->left = MTR_LS_QUOTA - debt % MTR_LS_QUOTA;
 	if (skips > MTR_LS_SKIPS_MAX) {
 		skips = MTR_LS_SKIPS_MAX;
 		client->left = MTR_LS_QUOTA;
