@@ -8,8 +8,11 @@
 //!
 //! - [`lottery`]: wins are random, CPU time is in proportion to weights (compensation tickets).
 //! - [`stride`]: the same shares without chance, with errors that do not grow.
+//! - [`mtr_ls`]: turns of many quanta each, in the order of a list.
 //! - [`feasible`]: which weights a number of CPUs cannot satisfy, and what is promised instead.
 //! - [`meter`]: what a client used since it last won, and the bounds on what that can cost it.
+//! - [`keyed`]: the same policies as the scheduler in the kernel has them, where each CPU chooses at
+//!   its own time; bit for bit what it computes.
 //!
 //! The words: a **client** competes with a **weight** (its base value, from the valuation) for
 //! **seats** (CPUs), each held for a **quantum**. Clients are opaque keys.
@@ -18,14 +21,17 @@ use std::{fmt, str::FromStr};
 
 pub mod feasible;
 mod fenwick;
+pub mod keyed;
 pub mod lottery;
 pub mod meter;
+pub mod mtr_ls;
 pub mod stride;
 mod tournament;
 
 pub use feasible::ONE_SEAT;
 pub use lottery::Lottery;
 pub use meter::{MAX_COMPENSATION, MAX_DEBT_QUANTA, MAX_SURPLUS_QUANTA};
+pub use mtr_ls::MtrLs;
 pub use stride::Stride;
 
 /// Names a client. Opaque to policies; only equality and order (to break ties) matter.
@@ -101,17 +107,20 @@ pub enum PolicyName {
     Lottery,
     /// [`Stride`]
     Stride,
+    /// [`MtrLs`]
+    MtrLs,
 }
 
 impl PolicyName {
     /// Every policy, in the order in which help texts list them.
-    pub const ALL: [PolicyName; 2] = [PolicyName::Lottery, PolicyName::Stride];
+    pub const ALL: [PolicyName; 3] = [PolicyName::Lottery, PolicyName::Stride, PolicyName::MtrLs];
 
     /// The name in lower case, as users write it.
     pub const fn as_str(self) -> &'static str {
         match self {
             PolicyName::Lottery => "lottery",
             PolicyName::Stride => "stride",
+            PolicyName::MtrLs => "mtr-ls",
         }
     }
 }
@@ -124,7 +133,7 @@ impl fmt::Display for PolicyName {
 
 /// There is no policy of that name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no policy is called {0:?}: the policies are lottery and stride")]
+#[error("no policy is called {0:?}: the policies are lottery, stride and mtr-ls")]
 pub struct UnknownPolicy(pub String);
 
 impl FromStr for PolicyName {
@@ -144,6 +153,7 @@ pub fn build(name: PolicyName, seed: u64) -> Box<dyn Policy> {
     match name {
         PolicyName::Lottery => Box::new(Lottery::new(seed)),
         PolicyName::Stride => Box::new(Stride::new()),
+        PolicyName::MtrLs => Box::new(MtrLs::new()),
     }
 }
 

@@ -1,0 +1,106 @@
+/*
+ * The kernel's policies (bpf/sched) outside the kernel: reads steps, answers what each gives and
+ * leaves behind. What kernel.h and main.bpf.c have around them stands here again.
+ */
+#include <linux/types.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "abi.h"
+
+typedef __u64 u64;
+typedef __s64 s64;
+typedef __u32 u32;
+#define SEC(name)
+#undef __always_inline
+#define __always_inline inline
+
+static struct control control;
+static u32 nr_cpus;
+static u64 seed, service;
+
+static bool before(u64 a, u64 b)
+{
+	return (s64)(a - b) < 0;
+}
+
+static u64 later(u64 a, u64 b)
+{
+	return before(a, b) ? b : a;
+}
+
+#include "sched/policy.h"
+#include "sched/lottery.h"
+#include "sched/stride.h"
+#include "sched/mtr_ls.h"
+
+static u64 step(u32 operation, struct client *client, u64 argument, u64 now)
+{
+	switch (operation) {
+	case 0:
+		if (control.policy == POLICY_MTR_LS)
+			mtr_ls_join(client);
+		return client->position;
+	case 1:
+		switch (control.policy) {
+		case POLICY_MTR_LS:
+			return client->position;
+		case POLICY_STRIDE:
+			return stride_key(client, argument, now, STRIDE_LAG_QUANTA);
+		default:
+			return stride_key(client, argument, now, LOTTERY_LAG_QUANTA);
+		}
+	case 2:
+		switch (control.policy) {
+		case POLICY_MTR_LS:
+			return mtr_ls_charge(client, argument);
+		case POLICY_STRIDE:
+			return stride_charge(client, argument);
+		default:
+			return lottery_charge(client, argument, lottery_draw(client));
+		}
+	case 3:
+		return control.policy == POLICY_MTR_LS ? mtr_ls_slice(client, argument) : argument;
+	default:
+		return control.policy == POLICY_MTR_LS ? mtr_ls_settled(client, argument) :
+							 stride_settled(client);
+	}
+}
+
+int main(void)
+{
+	static struct client clients[16];
+	unsigned long long number[8];
+	unsigned int i;
+
+	for (i = 0; i < 6; i++)
+		if (scanf("%llu", &number[i]) != 1)
+			return 1;
+	control.policy = number[0];
+	nr_cpus = number[1];
+	control.quantum_ns = number[2];
+	control.round_ns = number[3];
+	seed = number[4];
+	service = number[5];
+	for (i = 0; i < 16; i++)
+		clients[i].id = i;
+	while (scanf("%llu %llu %llu %llu %llu %llu", &number[0], &number[1], &number[2],
+		     &number[3], &number[4], &number[5]) == 6) {
+		struct client *client = &clients[number[1] & 15];
+		u64 value = number[3], answer;
+
+		client->value = value;
+		client->inverse = (1ULL << 63) / (value < VALUE_MIN ? VALUE_MIN : value);
+		client->due_ns = number[4];
+		client->left_at_ns = number[5];
+		answer = step(number[0], client, number[2], service);
+		if (number[0] == 2)
+			service += answer;
+		printf("%llu %llu %llu %llu %llu %llu %llu %llu\n", (unsigned long long)answer,
+		       (unsigned long long)client->due_ns, (unsigned long long)client->charged_ns,
+		       (unsigned long long)client->draws, (unsigned long long)client->left,
+		       (unsigned long long)client->position,
+		       (unsigned long long)client->next_place, (unsigned long long)service);
+	}
+	return 0;
+}
