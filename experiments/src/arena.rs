@@ -5,11 +5,12 @@
 use crate::cgroups::{Node, Tree};
 use crate::daemon::{Daemon, Setup};
 use crate::graph::BASE;
-use crate::session::Bench;
+use crate::session::{Bench, shares};
 use crate::tree_cpu::tree_cpu_ns;
 use crate::workers::{Job, Workers};
 use crate::workload::monotonic_ns;
 use crate::{ExperimentError, ProgressRow};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::{Amount, CurrencyRef, Operation, TicketKind};
 
@@ -76,6 +77,8 @@ pub(crate) struct Slice {
     groups: Vec<Group>,
     ids: Vec<CurrencyRef>,
     tree: Option<Tree>,
+    /// By pid: what is promised while all compete, as a part of all.
+    promised: BTreeMap<u32, f64>,
 }
 
 impl Bench<'_> {
@@ -88,8 +91,14 @@ impl Bench<'_> {
         groups: &[Group],
         number: u64,
     ) -> Result<Slice, ExperimentError> {
-        let mut slice =
-            Slice { rule, daemon: None, groups: groups.to_vec(), ids: Vec::new(), tree: None };
+        let mut slice = Slice {
+            rule,
+            daemon: None,
+            groups: groups.to_vec(),
+            ids: Vec::new(),
+            tree: None,
+            promised: BTreeMap::new(),
+        };
         if rule == Rule::Default {
             let node = |group: &Group| Node {
                 name: group.name.to_owned(),
@@ -138,13 +147,21 @@ impl Slice {
 
     /// Starts processes: each waits for the start, a client of its group or in its control group.
     pub fn start(
-        &self,
+        &mut self,
         bench: &Bench,
         members: &[Member],
         seconds: f64,
     ) -> Result<Workers, ExperimentError> {
         let jobs: Vec<Job> = members.iter().map(|member| member.job.clone()).collect();
         let workers = bench.workers(&jobs, seconds)?;
+        let all: u64 = self.groups.iter().map(|group| group.tickets).sum();
+        for (member, worker) in members.iter().zip(workers.list()) {
+            let fellows = members.iter().filter(|other| other.group == member.group);
+            let of_group =
+                member.tickets as f64 / fellows.map(|fellow| fellow.tickets).sum::<u64>() as f64;
+            let of_all = self.groups[member.group].tickets as f64 / all as f64;
+            self.promised.insert(worker.pid, of_group * of_all);
+        }
         if let Some(daemon) = &self.daemon {
             let adopt =
                 members.iter().zip(workers.list()).map(|(member, worker)| Operation::Adopt {
@@ -191,7 +208,7 @@ impl Slice {
                 daemon.check()?;
             }
             if looks % LOOKS_PER_REPORT == 0 {
-                let rows = rows(workers)?;
+                let rows = self.rows(workers);
                 bench.report((now_ns - begun_ns) as f64 / 1e9, phase, rows, self.rule.name());
             }
             looks += 1;
@@ -199,25 +216,20 @@ impl Slice {
             std::thread::sleep(left.min(LOOK));
         }
     }
-}
 
-/// What each process has had, as parts of all; nothing is promised to it alone.
-fn rows(workers: &[&mut Workers]) -> Result<Vec<ProgressRow>, ExperimentError> {
-    let mut rows = Vec::new();
-    let mut total = 0;
-    for workers in workers {
-        for worker in workers.list() {
-            let used = tree_cpu_ns(worker.pid).unwrap_or(0);
-            total += used;
-            rows.push((worker.name.clone(), used));
-        }
+    /// What each process has had since it started, as parts of all.
+    fn rows(&self, workers: &[&mut Workers]) -> Vec<ProgressRow> {
+        let listed = || workers.iter().flat_map(|workers| workers.list());
+        let used: Vec<u64> = listed().map(|worker| tree_cpu_ns(worker.pid).unwrap_or(0)).collect();
+        listed()
+            .zip(shares(&used))
+            .map(|(worker, measured)| ProgressRow {
+                client: worker.name.clone(),
+                promised: self.promised.get(&worker.pid).copied().unwrap_or(0.0),
+                measured,
+            })
+            .collect()
     }
-    let row = |(client, used): (String, u64)| ProgressRow {
-        client,
-        promised: 0.0,
-        measured: if total == 0 { 0.0 } else { used as f64 / total as f64 },
-    };
-    Ok(rows.into_iter().map(row).collect())
 }
 
 /// In which slices one thing is measured: allot and the kernel's default, and both again, so that
