@@ -123,6 +123,35 @@ fn losers_in_other_scheduling_groups_do_not_take_what_winners_are_due() {
     assert!((share - 0.9).abs() < 0.03, "{share}");
 }
 
+/// Paper 4: whatever its tickets. Neither is it left standing when nobody else is there.
+#[test]
+fn a_guest_runs_only_when_no_host_wants_to() {
+    let _alone = alone();
+    for hold in [Hold::Stop, Hold::Auto] {
+        let hog = || Prey::start_with("allot-guest", &["burn", "1"], own_session);
+        let (host, guest) = (hog(), hog());
+        let mut funds = Funds::new();
+        let ids = [host.pid(), guest.pid()].map(|pid| funds.client(BASE, 100, pid));
+        funds.guest(ids[1]);
+        let mut enforcer = start(hold);
+        enforcer.apply(funds.plan(1)).expect("a plan");
+        let sample = |enforcer: &mut UserLevel, id| {
+            let sample = enforcer.take_sample().expect("it runs");
+            sample.clients.into_iter().find(|client| client.id == id)
+        };
+        eventually("the host competes for long", || {
+            sample(&mut enforcer, ids[0]).is_some_and(|host| host.wins > 50)
+        });
+        let of_guest = sample(&mut enforcer, ids[1]).expect("it is managed");
+        assert_eq!((of_guest.wins, of_guest.value), (0, 0), "with {hold}");
+        drop(host);
+        eventually("it has the CPU for itself", || {
+            sample(&mut enforcer, ids[1])
+                .is_some_and(|now| now.used_ns > of_guest.used_ns + 100_000_000)
+        });
+    }
+}
+
 #[test]
 fn a_frozen_client_stands_still_until_it_is_thawed() {
     let _alone = alone();

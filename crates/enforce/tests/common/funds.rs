@@ -2,7 +2,8 @@
 
 use allot_enforce::{Plan, PlannedClient};
 use ledger::{
-    Authority, Caller, CurrencyId, Funding, Intent, Ledger, Mode, NewClient, Resource, TicketKind,
+    Authority, Caller, Class, CurrencyId, Funding, Intent, Ledger, Mode, NewClient, Resource,
+    TicketKind,
 };
 
 /// A ledger, changed by its superuser.
@@ -63,6 +64,12 @@ impl Funds {
         if frozen {
             self.frozen.push(client);
         }
+    }
+
+    /// It competes with no host from now on.
+    #[allow(dead_code, reason = "not every user of this file needs it")]
+    pub fn guest(&mut self, client: CurrencyId) {
+        self.act(Intent::SetClass { client, class: Class::Guest });
     }
 
     /// No client any more.
