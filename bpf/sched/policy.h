@@ -18,6 +18,14 @@
 /* A slice is at least this, however many wait. */
 #define SLICE_MIN_NS 500000ULL
 
+/* About how many threads wait. */
+static __always_inline u64 waiting(void)
+{
+	u32 domain = cpu_domain[bpf_get_smp_processor_id() & (CPUS_MAX - 1)];
+
+	return (u64)domains[domain & (DOMAINS_MAX - 1)].queued * nr_domains;
+}
+
 /* Virtual nanoseconds of so much CPU time at a value with this inverse (at most 2^39). */
 static __always_inline u64 virtual_ns(u64 ns, u64 inverse)
 {

@@ -19,6 +19,7 @@ struct Step {
     value: u64,
     owed_ns: i64,
     left_at_ns: u64,
+    waiting: u64,
 }
 
 /// Random numbers of every magnitude, and mostly what a scheduler would see.
@@ -36,6 +37,7 @@ fn random_step(dice: &mut impl FnMut() -> u64) -> Step {
         value: (dice() % (WHOLE + 1)) >> (dice() % 49),
         owed_ns: if dice() % 2 == 0 { owed_ns } else { -owed_ns },
         left_at_ns: (dice() >> 30) >> (dice() % 34),
+        waiting: (dice() % 100_000) >> (dice() % 17),
     }
 }
 
@@ -72,21 +74,25 @@ fn twins_agree(name: PolicyName, number: u32, seed: u64, program: &Path) {
     let mut input = format!("{number} {cpus} {quantum_ns} {round_ns} {seed} {service}\n");
     let mut expected = Vec::new();
     for _ in 0..STEPS {
-        let Step { operation, client: id, argument, value, owed_ns, left_at_ns } =
+        let Step { operation, client: id, argument, value, owed_ns, left_at_ns, waiting } =
             random_step(&mut dice);
         let client = &mut clients[id as usize];
         client.set_value(value);
         client.due_ns = client.charged_ns.wrapping_add_signed(-owed_ns);
         client.left_at_ns = left_at_ns;
-        writeln!(input, "{operation} {id} {argument} {value} {} {left_at_ns}", client.due_ns)
-            .expect("strings can be written to");
+        writeln!(
+            input,
+            "{operation} {id} {argument} {value} {} {left_at_ns} {waiting}",
+            client.due_ns
+        )
+        .expect("strings can be written to");
         let answer = match operation {
             0 => {
                 policy.join(client, service);
                 client.position
             }
             1 => {
-                let answer = policy.key(client, argument, service);
+                let answer = policy.key(client, argument, waiting, service);
                 service = service.wrapping_add(answer.lost_ns);
                 answer.key
             }

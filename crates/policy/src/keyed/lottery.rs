@@ -44,8 +44,8 @@ impl Lottery {
 }
 
 impl KeyedPolicy for Lottery {
-    fn key(&mut self, client: &mut Client, ahead: u64, now: u64) -> Key {
-        stride::key(client, ahead, now, self.quantum_ns, LAG_QUANTA)
+    fn key(&mut self, client: &mut Client, ahead: u64, waiting: u64, now: u64) -> Key {
+        stride::key(client, ahead, waiting, now, self.quantum_ns, LAG_QUANTA)
     }
 
     fn draw(&mut self, client: &mut Client) -> u64 {

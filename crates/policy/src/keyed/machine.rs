@@ -326,10 +326,10 @@ impl<F: Funding> Machine<F> {
         let id = self.threads[thread].client;
         self.revalue(id);
         self.refresh_due(id);
-        let now = self.service;
+        let (now, waiting) = (self.service, self.queue.len() as u64);
         let entry = self.clients.get_mut(&id).expect("it is there");
         let (client, ahead) = (&mut entry.client, entry.runnable.saturating_sub(1));
-        let answer = self.policy.key(client, ahead, now);
+        let answer = self.policy.key(client, ahead, waiting, now);
         self.service += answer.lost_ns;
         let mut key = answer.key;
         if self.policy.keys_are_times() {

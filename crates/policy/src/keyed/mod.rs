@@ -120,9 +120,9 @@ pub trait KeyedPolicy {
         let _ = (client, now);
     }
 
-    /// Where a thread is queued that has `ahead` other members of its client before it, at virtual
-    /// time `now`.
-    fn key(&mut self, client: &mut Client, ahead: u64, now: u64) -> Key;
+    /// Where a thread is queued that has `ahead` other members of its client before it, while
+    /// `waiting` threads wait, at virtual time `now`.
+    fn key(&mut self, client: &mut Client, ahead: u64, waiting: u64, now: u64) -> Key;
 
     /// What the next turn's charges are multiplied by, in 2⁻¹⁶: drawn once for each turn by a
     /// policy that leaves something to chance; the others ignore it.

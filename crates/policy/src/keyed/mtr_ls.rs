@@ -61,7 +61,7 @@ impl KeyedPolicy for MtrLs {
         }
     }
 
-    fn key(&mut self, client: &mut Client, _ahead: u64, _now: u64) -> Key {
+    fn key(&mut self, client: &mut Client, _ahead: u64, _waiting: u64, _now: u64) -> Key {
         Key { key: client.position, lost_ns: 0 }
     }
 

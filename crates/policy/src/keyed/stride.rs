@@ -11,9 +11,10 @@
 //!    second one comes one quantum of the client later, and so on.
 //! 4. What is owed stays owed over a sleep.
 //! 5. A client that is due more than CPUs can give it falls behind for ever (Chandra et al. 2000
-//!    cap its weight). What it lags by more than [`LAG_QUANTA`] it loses, and that is due to all
-//!    instead, in proportion: virtual time moves on by it. So the others keep their ratios, and
-//!    share what it cannot have.
+//!    cap its weight). What it lags by more than [`LAG_QUANTA`] and what is lawful it loses, and
+//!    that is due to all instead, in proportion: virtual time moves on by it. So the others keep
+//!    their ratios, and share what it cannot have. Lawful: each of those that wait may have run
+//!    ahead by a quantum, so that who is served next lags by its part of all these quanta.
 //!
 //! Property: on one CPU, what two clients that stay runnable got for their values differs by at
 //! most one quantum of each.
@@ -42,12 +43,14 @@ impl Stride {
 pub(super) fn key(
     client: &mut Client,
     ahead: u64,
+    waiting: u64,
     now: u64,
     quantum_ns: u64,
     lag_quanta: u64,
 ) -> Key {
     let mut owed_ns = client.owed_ns();
-    let least_ns = -((lag_quanta * quantum_ns) as i64);
+    let lawful_ns = (quantum_ns * waiting * (client.value >> 32)) >> 16;
+    let least_ns = -((lag_quanta * quantum_ns + lawful_ns) as i64);
     let mut lost_ns = 0;
     if owed_ns < least_ns {
         lost_ns = (least_ns - owed_ns) as u64;
@@ -61,8 +64,8 @@ pub(super) fn key(
 }
 
 impl KeyedPolicy for Stride {
-    fn key(&mut self, client: &mut Client, ahead: u64, now: u64) -> Key {
-        key(client, ahead, now, self.quantum_ns, LAG_QUANTA)
+    fn key(&mut self, client: &mut Client, ahead: u64, waiting: u64, now: u64) -> Key {
+        key(client, ahead, waiting, now, self.quantum_ns, LAG_QUANTA)
     }
 
     fn charge(&mut self, client: &mut Client, used_ns: u64, _drawn: u64, _now: u64) -> u64 {

@@ -18,6 +18,16 @@ typedef __u32 u32;
 static struct control control;
 static u32 nr_cpus;
 static u64 seed, service;
+static const u32 nr_domains = 1;
+static const unsigned char cpu_domain[CPUS_MAX];
+static struct {
+	u32 queued;
+} domains[DOMAINS_MAX];
+
+static u32 bpf_get_smp_processor_id(void)
+{
+	return 0;
+}
 
 static bool before(u64 a, u64 b)
 {
@@ -84,8 +94,8 @@ int main(void)
 	service = number[5];
 	for (i = 0; i < 16; i++)
 		clients[i].id = i;
-	while (scanf("%llu %llu %llu %llu %llu %llu", &number[0], &number[1], &number[2],
-		     &number[3], &number[4], &number[5]) == 6) {
+	while (scanf("%llu %llu %llu %llu %llu %llu %llu", &number[0], &number[1], &number[2],
+		     &number[3], &number[4], &number[5], &number[6]) == 7) {
 		struct client *client = &clients[number[1] & 15];
 		u64 value = number[3], answer;
 
@@ -93,6 +103,7 @@ int main(void)
 		client->inverse = (1ULL << 63) / (value < VALUE_MIN ? VALUE_MIN : value);
 		client->due_ns = number[4];
 		client->left_at_ns = number[5];
+		domains[0].queued = number[6];
 		answer = step(number[0], client, number[2], service);
 		if (number[0] == 2)
 			service += answer;
