@@ -6,7 +6,7 @@ use crate::contest::{Contest, mean};
 use crate::daemon::Setup;
 use crate::orders::Work;
 use crate::page::Notes;
-use crate::plot::{bars, draw};
+use crate::plot::{draw, side_by_side};
 use crate::report::Findings;
 use crate::session::{Bench, shares};
 use crate::sources;
@@ -124,8 +124,8 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
          standard, lottery, lottery for interactive processes"
     ));
     let panels = [
-        bars("build time (s)", &contests, "build"),
-        bars("build's share (%)", &contests, "build's share"),
+        side_by_side("build time (s)", &contests, "build"),
+        side_by_side("build's share (%)", &contests, "build's share"),
     ];
     let svg = vec![("compile.svg".to_owned(), draw(INFO.title, &panels))];
     findings.contests = contests;

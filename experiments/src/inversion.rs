@@ -8,7 +8,7 @@ use crate::daemon::Setup;
 use crate::locks::{self, HOLD_NS};
 use crate::orders::{Lock, Work};
 use crate::page::{Note, Notes};
-use crate::plot::{bars, draw};
+use crate::plot::{draw, side_by_side};
 use crate::report::Findings;
 use crate::session::{Bench, SETTLE_SECONDS};
 use crate::workers::{Job, nanoseconds};
@@ -82,7 +82,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
     }
     let svg = vec![(
         "inversion.svg".to_owned(),
-        draw(INFO.title, &[bars("average wait (ms)", &contests, "wait, average")]),
+        draw(INFO.title, &[side_by_side("average wait (ms)", &contests, "wait, average")]),
     )];
     findings.contests = contests;
     findings.checks = checks;

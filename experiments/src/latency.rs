@@ -7,7 +7,7 @@ use crate::daemon::Setup;
 use crate::orders::{Player, Work};
 use crate::page::Notes;
 use crate::players::{outcome, wants};
-use crate::plot::{bars, draw};
+use crate::plot::{draw, side_by_side};
 use crate::report::Findings;
 use crate::session::Bench;
 use crate::workers::{Job, Workers, nanoseconds};
@@ -127,8 +127,10 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
                 .cloned()
                 .collect();
             let title = format!("Wake-up latency of {} (paper 3, figure {figure})", player.name());
-            let panels =
-                [bars("average (ms)", &own, "average"), bars("99th percentile (ms)", &own, "p99")];
+            let panels = [
+                side_by_side("average (ms)", &own, "average"),
+                side_by_side("99th percentile (ms)", &own, "p99"),
+            ];
             (format!("latency-{}.svg", player.name()), draw(&title, &panels))
         })
         .collect();

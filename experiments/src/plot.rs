@@ -216,7 +216,7 @@ pub(crate) fn progress_panel(title: &str, lines: Vec<Line>, marks: Vec<(f64, Str
 }
 
 /// One quantity of several things, allot beside the kernel's default: a point for each.
-pub(crate) fn bars(label: &str, contests: &[Contest], quantity: &str) -> Panel {
+pub(crate) fn side_by_side(label: &str, contests: &[Contest], quantity: &str) -> Panel {
     let of: Vec<&Contest> =
         contests.iter().filter(|contest| contest.quantity == quantity).collect();
     type Column = fn(&Contest) -> Option<f64>;

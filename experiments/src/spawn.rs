@@ -10,7 +10,7 @@ use crate::bound::bound;
 use crate::contest::{Contest, mean};
 use crate::daemon::Setup;
 use crate::orders::Work;
-use crate::plot::{bars, draw};
+use crate::plot::{draw, side_by_side};
 use crate::report::Findings;
 use crate::session::{Bench, SETTLE_SECONDS, shares};
 use crate::workers::{Job, nanoseconds};
@@ -128,7 +128,10 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
     let mut findings = findings.expect("there was a slice of allot's");
     let svg = vec![(
         "spawn.svg".to_owned(),
-        draw(INFO.title, &[bars("share of the CPU (%)", &contests, "its currency's share")]),
+        draw(
+            INFO.title,
+            &[side_by_side("share of the CPU (%)", &contests, "its currency's share")],
+        ),
     )];
     findings.contests = contests;
     findings.checks = checks;
