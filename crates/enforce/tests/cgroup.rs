@@ -282,6 +282,16 @@ fn what_somebody_changes_is_put_right_and_told() {
     assert_eq!(place_of(hog.pid()), format!("/{}/c{}", lab.name, a.0));
     assert_eq!(read(&leaf(b), "cgroup.freeze"), "1");
     assert!(enforcer.read_back().expect("it runs").drift.is_empty(), "once");
+
+    // A cgroup that is gone is made again, with its weight.
+    eventually("it is removed", || {
+        write(&lab.mount, "cgroup.procs", &hog.pid().to_string());
+        std::fs::remove_dir(leaf(a)).is_ok()
+    });
+    eventually("it is there again", || {
+        place_of(hog.pid()) == format!("/{}/c{}", lab.name, a.0)
+            && read(&leaf(a), "cpu.weight") == weight
+    });
     lab_is_empty_after(&lab, enforcer);
 }
 
@@ -407,7 +417,7 @@ fn a_cgroup_can_be_a_member() {
     let group = lab.mount.join(format!("member-{}", std::process::id()));
     std::fs::create_dir(&group).expect("a cgroup");
     let (founder, inside, rival) =
-        (Prey::start("member-f", &["doze", "1", "200"]), hog("member-i"), hog("member-r"));
+        (Prey::start("member-f", &["doze", "1", "60000"]), hog("member-i"), hog("member-r"));
     write(&group, "cgroup.procs", &inside.pid().to_string());
     let mut enforcer = lab.enforcer();
     let mut funds = Funds::new();
@@ -432,6 +442,61 @@ fn a_cgroup_can_be_a_member() {
     drop((inside, founder, rival));
     std::fs::remove_dir(&group).expect("nobody is there");
     lab.is_as_before();
+}
+
+#[test]
+fn several_cpus_are_shared_as_well_as_the_kernel_can() {
+    let Some(lab) = Lab::here("several_cpus_are_shared_as_well_as_the_kernel_can") else { return };
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    if cpus < 2 {
+        eprintln!("SKIP several_cpus_are_shared_as_well_as_the_kernel_can: there is one CPU");
+        return;
+    }
+    // Of weights that so many CPUs can satisfy, two for each CPU.
+    let hogs: Vec<Prey> = (0..2 * cpus).map(|_| Prey::start("several", &["burn", "1"])).collect();
+    let mut enforcer = lab.enforcer();
+    let mut funds = Funds::new();
+    let ids: Vec<CurrencyId> = hogs
+        .iter()
+        .enumerate()
+        .map(|(index, hog)| funds.client(BASE, 1 + (index % 2) as u64, hog.pid()))
+        .collect();
+    follow(&mut enforcer, funds.plan(1));
+    let shares = measure(&mut enforcer, &ids);
+    for (index, id) in ids.iter().enumerate() {
+        let due = (1 + (index % 2)) as f64 / (3 * cpus) as f64;
+        let off = (shares[id] - due).abs() / due;
+        // What the kernel's own test of cpu.weight allows.
+        assert!(off < 0.35, "{id} got {:.4}, and {due:.4} was its due", shares[id]);
+    }
+    lab_is_empty_after(&lab, enforcer);
+}
+
+#[test]
+fn many_clients_come_and_go() {
+    let Some(lab) = Lab::here("many_clients_come_and_go") else { return };
+    let prey: Vec<Prey> = (0..100).map(|_| Prey::start("many", &["doze", "1", "1000"])).collect();
+    let mut enforcer = lab.enforcer();
+    let mut funds = Funds::new();
+    let users: Vec<CurrencyId> =
+        (0..10).map(|user| funds.currency(&format!("user{user}"), 100)).collect();
+    for (index, prey) in prey.iter().enumerate() {
+        funds.client(users[index % users.len()], 1 + index as u64, prey.pid());
+    }
+    let applied = follow(&mut enforcer, funds.plan(1));
+    assert!(applied.clients.iter().all(|client| client.note.is_none()), "{:?}", applied.clients);
+    assert_eq!(groups(&lab.top()).len(), 110);
+    let before = enforcer.take_sample().expect("it runs");
+    std::thread::sleep(Duration::from_secs(2));
+    let after = enforcer.take_sample().expect("it runs");
+    let own = (after.own_cpu_ns - before.own_cpu_ns) as f64;
+    let time = (after.at_ns - before.at_ns) as f64;
+    eprintln!("100 clients, a look each 20 ms: {:.2} % of a CPU", 100.0 * own / time);
+    // Half of them end; the next plan does not have them.
+    drop(prey.into_iter().step_by(2).collect::<Vec<_>>());
+    follow(&mut enforcer, Funds::new().plan(2));
+    assert!(groups(&lab.top()).is_empty());
+    lab_is_empty_after(&lab, enforcer);
 }
 
 /// A process that enforces, and its guardian.

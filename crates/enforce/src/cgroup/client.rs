@@ -63,6 +63,7 @@ pub(super) struct Client {
     /// What it used when it was last asked whether it competes, and when that was.
     seen_ns: u64,
     seen_at_ns: u64,
+    looks: u32,
     pub account: Account,
     pub value: u64,
     pub promised: u64,
@@ -81,6 +82,8 @@ pub(super) struct Account {
 /// A client that used less than this part of a time, and sleeps when we look, does not compete;
 /// a sleeper that used more does.
 const NEARLY_NOTHING: u64 = 16;
+/// A sleeper that used nothing is asked each so many looks whether it wants the CPU.
+const ASK_SLEEPERS: u32 = 16;
 /// Most processes of a cgroup that are asked whether they want the CPU.
 const ASKED_OF_A_GROUP: usize = 64;
 
@@ -124,6 +127,7 @@ impl Client {
             guest: false,
             seen_ns: 0,
             seen_at_ns: now_ns,
+            looks: 0,
             account: Account::default(),
             value: 0,
             promised: 0,
@@ -175,8 +179,8 @@ impl Client {
         self.read_clocks();
     }
 
-    /// Reads the clocks of processes and cgroups. Answers what all used since.
-    fn read_clocks(&mut self) -> u64 {
+    /// Reads the clocks of processes and cgroups.
+    fn read_clocks(&mut self) {
         let (mut all, mut foreign) = (0, 0);
         for body in &mut self.bodies {
             let Ok(clock) = body.process.cpu_time_ns() else { continue };
@@ -196,7 +200,6 @@ impl Client {
         }
         self.account.used_ns += foreign;
         self.seen_ns += all;
-        all
     }
 
     /// Looks whether it competes.
@@ -208,11 +211,21 @@ impl Client {
         if self.presence == Presence::Frozen {
             return Presence::Frozen;
         }
+        // Whoever wakes is given some CPU time soon, whatever it weighs; only a guest may not be.
+        let asks = self.looks.is_multiple_of(ASK_SLEEPERS) || self.guest;
+        self.looks = self.looks.wrapping_add(1);
+        if self.presence == Presence::Asleep && used == 0 && !asks {
+            return Presence::Asleep;
+        }
         if used > elapsed / NEARLY_NOTHING {
             return Presence::Competing { ran: true };
         }
-        let states = self.bodies.iter().filter_map(|body| body.process.run_state().ok());
-        match states.max() {
+        let state = |body: &Body| body.process.run_state().unwrap_or(RunState::Dead);
+        let states: Vec<RunState> = self.bodies.iter().map(state).collect();
+        if states.contains(&RunState::Dead) {
+            self.bury();
+        }
+        match states.into_iter().max() {
             Some(RunState::Running) => Presence::Competing { ran: used > 0 },
             _ if self.groups.iter().any(Group::wants_the_cpu) => {
                 Presence::Competing { ran: used > 0 }
@@ -223,11 +236,9 @@ impl Client {
     }
 
     /// Forgets processes that have exited.
-    pub fn bury(&mut self) {
-        if self.bodies.iter().any(|body| !body.process.is_alive()) {
-            self.measure();
-            self.bodies.retain(|body| body.process.is_alive());
-        }
+    fn bury(&mut self) {
+        self.measure();
+        self.bodies.retain(|body| body.process.is_alive());
     }
 
     /// Adds to what it was promised, for a time in which nothing changed.

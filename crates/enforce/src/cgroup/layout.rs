@@ -2,25 +2,31 @@
 //!
 //! 1. A currency stands under its only issuer; one with several issuers stands at the top, and so
 //!    does one with none. Every client is a leaf.
-//! 2. Where all tickets that decide among the cgroups of one place are soft, and no value leaves
-//!    the place to elsewhere, each weighs what its tickets amount to. That stays right whoever
-//!    sleeps: the kernel divides among those that want the CPU, as the ledger does.
+//! 2. Where all tickets that decide among the cgroups of one place are soft, none is more than
+//!    [`MOST_STABLE`] times another, and no value leaves the cgroups for elsewhere, each weighs what
+//!    its tickets amount to. That stays right whoever sleeps: the kernel divides among those that
+//!    want the CPU, as the ledger does.
 //! 3. Elsewhere each weighs what the active clients below it are worth together (valuation), and
 //!    that is computed anew when who is active changes. One that sleeps weighs what it is sure of,
 //!    in the same unit, so that it does not wake to a weight of long ago.
 //! 4. The heaviest cgroup of a place weighs [`MAX_WEIGHT`], the others in proportion, rounded to
 //!    the nearest, at least 1.
 //!
-//! **Error** of rule 4: among n cgroups of one place, a share of the place is off by at most
-//! (n + 1) / 10 000 of the place; ratios above 10 000 to 1 cannot be expressed.
+//! **Error.** By rule 2 a weight is off by at most 0.5 %, so the shares of one place are within 1 %
+//! of what they should be. By rule 3, among n cgroups a share is off
+//! by at most (n + 1) / 10 000 of the place; four times that where heavier ones sleep. Each level of
+//! the tree adds its own. Ratios above 10 000 to 1 cannot be expressed.
 
 use ledger::{BASE, CurrencyId, TicketKind};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use valuation::Graph;
 
 /// The greatest `cpu.weight`.
 pub(super) const MAX_WEIGHT: u32 = 10_000;
+/// The greatest ratio of two weights that are left as they are whoever sleeps: when only the lesser
+/// is awake it still has a hundred steps of precision.
+const MOST_STABLE: u64 = 100;
 /// A sleeper weighs at most so many times what the heaviest active one does: more would cost the
 /// active ones their precision (rule 3).
 const MOST_OF_A_SLEEPER: u64 = 4;
@@ -30,6 +36,8 @@ const MOST_OF_A_SLEEPER: u64 = 4;
 struct Place {
     id: CurrencyId,
     client: bool,
+    /// Below the top.
+    path: PathBuf,
     parent: Option<usize>,
     children: Vec<usize>,
     /// Sum of the soft tickets from the only issuer; `None` where rule 2 does not hold for it.
@@ -46,6 +54,8 @@ pub(super) struct Layout {
     by_id: BTreeMap<CurrencyId, usize>,
     tops: Vec<usize>,
     top_is_stable: bool,
+    /// The weights that were answered last, 0 for none.
+    told: Vec<u32>,
 }
 
 /// The name of a currency's cgroup.
@@ -58,7 +68,7 @@ impl Layout {
     /// left where they are) take their value elsewhere.
     pub fn of(graph: &Graph, is_leaf: impl Fn(CurrencyId) -> bool) -> Layout {
         let mut places: Vec<Place> = Vec::new();
-        let mut by_id = BTreeMap::new();
+        let mut by_id: BTreeMap<CurrencyId, usize> = BTreeMap::new();
         // Currencies from which value flows to somebody who does not stand below them.
         let mut leaking: BTreeSet<CurrencyId> = BTreeSet::new();
         let mut hard: BTreeSet<CurrencyId> = BTreeSet::new();
@@ -84,9 +94,11 @@ impl Layout {
             let amount = backing.iter().map(|ticket| ticket.amount).sum();
             let index = places.len();
             let parent = only.and_then(|issuer| by_id.get(&issuer).copied());
+            let outer = parent.map_or_else(PathBuf::new, |parent| places[parent].path.clone());
             places.push(Place {
                 id: node.id,
                 client: node.is_client,
+                path: outer.join(name(node.id)),
                 parent,
                 children: Vec::new(),
                 amount: (issuers.len() < 2 && soft).then_some(amount),
@@ -98,7 +110,8 @@ impl Layout {
             }
         }
         let tops = (0..places.len()).filter(|index| places[*index].parent.is_none()).collect();
-        let mut layout = Layout { places, by_id, tops, top_is_stable: false };
+        let told = vec![0; places.len()];
+        let mut layout = Layout { places, by_id, tops, top_is_stable: false, told };
         layout.find_stable(&mut leaking, &hard);
         layout
     }
@@ -120,26 +133,22 @@ impl Layout {
     }
 
     fn agree(&self, siblings: &[usize], leaking: &BTreeSet<CurrencyId>) -> bool {
-        siblings.iter().all(|index| {
-            let place = &self.places[*index];
-            place.amount.is_some() && !leaking.contains(&place.id)
-        })
+        let places = || siblings.iter().map(|index| &self.places[*index]);
+        // Who has nothing never competes.
+        let funded = places().filter_map(|place| place.amount).filter(|amount| *amount > 0);
+        let (least, most) = funded
+            .fold((u64::MAX, 0), |(least, most), amount| (amount.min(least), amount.max(most)));
+        places().all(|place| place.amount.is_some() && !leaking.contains(&place.id))
+            && most <= least.saturating_mul(MOST_STABLE)
     }
 
     /// Where a currency stands, below the top.
-    pub fn path(&self, id: CurrencyId) -> Option<PathBuf> {
-        let mut index = *self.by_id.get(&id)?;
-        let mut names = vec![name(self.places[index].id)];
-        while let Some(parent) = self.places[index].parent {
-            names.push(name(self.places[parent].id));
-            index = parent;
-        }
-        Some(names.iter().rev().collect())
+    pub fn path(&self, id: CurrencyId) -> Option<&Path> {
+        self.by_id.get(&id).map(|index| self.places[*index].path.as_path())
     }
 
-    /// The weight of every place that has a client below it, by path, an outer one before those
-    /// in it.
-    pub fn weights(&self, graph: &mut Graph) -> Vec<(PathBuf, u32)> {
+    /// The weight of every place; 0 for one that has no client below it.
+    fn weights(&self, graph: &mut Graph) -> Vec<u32> {
         let mut active = vec![0; self.places.len()];
         let mut sure = vec![0; self.places.len()];
         let mut needed = vec![false; self.places.len()];
@@ -176,13 +185,16 @@ impl Layout {
         for place in self.places.iter().filter(|place| !place.client) {
             weigh(&place.children, place.stable);
         }
-        let mut paths: Vec<PathBuf> = Vec::with_capacity(self.places.len());
-        for place in &self.places {
-            let outer = place.parent.map_or_else(PathBuf::new, |parent| paths[parent].clone());
-            paths.push(outer.join(name(place.id)));
-        }
-        let all = paths.into_iter().zip(weights).zip(needed);
-        all.filter(|(_, needed)| *needed).map(|(pair, _)| pair).collect()
+        weights
+    }
+
+    /// The weights that changed since this was asked last.
+    pub fn changes(&mut self, graph: &mut Graph) -> Vec<(&Path, u32)> {
+        let weights = self.weights(graph);
+        let told = std::mem::replace(&mut self.told, weights);
+        let all = self.places.iter().zip(&self.told).zip(told);
+        let changed = all.filter(|((_, now), before)| *now != before && **now != 0);
+        changed.map(|((place, weight), _)| (place.path.as_path(), *weight)).collect()
     }
 }
 
@@ -227,4 +239,209 @@ pub(super) fn portions(values: &[u64], total: u64) -> Vec<u32> {
             u32::try_from(weight).unwrap_or(MAX_WEIGHT).clamp(1, MAX_WEIGHT)
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ledger::{
+        Authority, Caller, Funding, Intent, Ledger, Mode, NewClient, ProcessIdentity, Resource,
+    };
+    use proptest::prelude::*;
+    use valuation::WHOLE;
+
+    /// A ledger, changed by its superuser. What the broker refuses is left out.
+    struct Funds {
+        ledger: Ledger,
+        next: u32,
+    }
+
+    impl Funds {
+        fn new() -> Funds {
+            Funds { ledger: Ledger::new(0, 0), next: 1 }
+        }
+
+        fn act(&mut self, intent: Intent) {
+            let caller = Caller { uid: 0, gid: 0, groups: Vec::new(), process: None };
+            if let Ok(authorised) = ledger::decide(&self.ledger, Authority::Caller(caller), intent)
+            {
+                self.ledger.apply(authorised);
+            }
+        }
+
+        fn currency(&mut self) -> CurrencyId {
+            let name = format!("n{}", self.next);
+            self.next += 1;
+            let mode = Mode::PRIVATE;
+            self.act(Intent::CreateCurrency { name: name.clone(), owner: 0, group: 0, mode });
+            self.ledger.named(0, &name).expect("just made")
+        }
+
+        fn client(&mut self) -> CurrencyId {
+            let process = ProcessIdentity { pid: self.next, start_time_ticks: 1 };
+            self.next += 1;
+            let client = NewClient::process(process, 0, 0);
+            self.act(Intent::Adopt { client, issuer: BASE, funding: vec![] });
+            self.ledger.client_of(process).expect("just made")
+        }
+
+        fn fund(&mut self, holder: CurrencyId, issuer: CurrencyId, kind: TicketKind, amount: u64) {
+            let funding = Funding { resource: Resource::Cpu, kind, amount };
+            self.act(Intent::Fund { holder, issuer, funding });
+        }
+
+        fn graph(&self) -> Graph {
+            Graph::of(&self.ledger, Resource::Cpu)
+        }
+    }
+
+    /// What the kernel makes of weights: each cgroup's part is divided among those in it that have
+    /// somebody awake below.
+    fn kernel(
+        weights: &[(PathBuf, u32)],
+        awake: &BTreeMap<PathBuf, CurrencyId>,
+    ) -> BTreeMap<CurrencyId, f64> {
+        let is_awake = |path: &Path| awake.keys().any(|leaf| leaf.starts_with(path));
+        let part = |leaf: &Path| -> f64 {
+            let groups = leaf.ancestors().filter(|path| *path != Path::new(""));
+            groups
+                .map(|group| {
+                    let siblings = weights
+                        .iter()
+                        .filter(|(path, _)| path.parent() == group.parent() && is_awake(path));
+                    let all: u32 = siblings.map(|(_, weight)| weight).sum();
+                    let own = weights.iter().find(|(path, _)| path == group).expect("weighed").1;
+                    f64::from(own) / f64::from(all)
+                })
+                .product()
+        };
+        awake.iter().map(|(leaf, id)| (*id, part(leaf))).collect()
+    }
+
+    /// A currency or client of a random graph: up to two issuers among those before it, each with
+    /// hard or soft tickets.
+    type Node = (bool, Vec<(usize, bool, u64)>);
+
+    fn node() -> impl Strategy<Value = Node> {
+        let amount = prop_oneof![1..20u64, 1..1000u64];
+        let backing = (any::<prop::sample::Index>(), prop::bool::weighted(0.2), amount)
+            .prop_map(|(issuer, hard, amount)| (issuer.index(1 << 20), hard, amount));
+        let backing = prop_oneof![
+            4 => prop::collection::vec(backing.clone(), 1),
+            1 => prop::collection::vec(backing, 0..3),
+        ];
+        (prop::bool::weighted(0.6), backing)
+    }
+
+    fn build(nodes: &[Node]) -> (Funds, Vec<CurrencyId>) {
+        let mut funds = Funds::new();
+        let (mut issuers, mut clients) = (vec![BASE], Vec::new());
+        for (is_client, backing) in nodes {
+            let id = if *is_client { funds.client() } else { funds.currency() };
+            for (issuer, hard, amount) in backing {
+                let kind = if *hard { TicketKind::Hard } else { TicketKind::Soft };
+                funds.fund(id, issuers[issuer % issuers.len()], kind, *amount);
+            }
+            if *is_client { &mut clients } else { &mut issuers }.push(id);
+        }
+        (funds, clients)
+    }
+
+    proptest! {
+        #[test]
+        fn the_kernel_divides_as_the_ledger_does(
+            nodes in prop::collection::vec(node(), 1..24),
+            awake in prop::collection::vec(any::<bool>(), 24),
+        ) {
+            let (funds, clients) = build(&nodes);
+            let mut graph = funds.graph();
+            for (id, awake) in clients.iter().zip(awake) {
+                graph.set_active(*id, awake);
+            }
+            let mut layout = Layout::of(&graph, |_| true);
+            let weights: Vec<(PathBuf, u32)> = layout
+                .changes(&mut graph)
+                .into_iter()
+                .map(|(path, weight)| (path.to_owned(), weight))
+                .collect();
+            // Who is worth nothing is frozen.
+            let active: Vec<CurrencyId> =
+                clients.into_iter().filter(|id| graph.value(*id) > 0).collect();
+            let awake: BTreeMap<PathBuf, CurrencyId> =
+                active.iter().map(|id| (layout.path(*id).expect("a leaf").to_owned(), *id)).collect();
+            let got = kernel(&weights, &awake);
+            let siblings = weights.len() as f64;
+            for (leaf, id) in &awake {
+                let due = graph.value(*id) as f64 / WHOLE as f64;
+                let levels = leaf.components().count() as f64;
+                let bound = levels * (0.01 * due + 4.0 * (siblings + 1.0) / 10_000.0);
+                let off = (got[id] - due).abs();
+                prop_assert!(off <= bound, "{id} at {leaf:?}: {} of {due}, {weights:?}", got[id]);
+            }
+        }
+
+        #[test]
+        fn weights_of_a_tree_of_soft_tickets_do_not_depend_on_who_is_awake(
+            nodes in prop::collection::vec((any::<bool>(), any::<usize>(), 1..100u64), 1..24),
+            awake in prop::collection::vec(any::<bool>(), 24),
+        ) {
+            let nodes: Vec<_> = nodes
+                .into_iter()
+                .map(|(client, issuer, amount)| (client, vec![(issuer, false, amount)]))
+                .collect();
+            let (funds, clients) = build(&nodes);
+            let mut graph = funds.graph();
+            let mut layout = Layout::of(&graph, |_| true);
+            layout.changes(&mut graph);
+            for (id, awake) in clients.iter().zip(awake) {
+                graph.set_active(*id, awake);
+            }
+            prop_assert_eq!(layout.changes(&mut graph), []);
+        }
+
+        #[test]
+        fn scaled_weights_are_near_their_proportions(raw in prop::collection::vec(0..WHOLE, 1..40)) {
+            let weights = scaled(&raw);
+            let greatest = raw.iter().copied().max().unwrap_or(0).max(1) as f64;
+            for (raw, weight) in raw.iter().zip(&weights) {
+                let exact = *raw as f64 * f64::from(MAX_WEIGHT) / greatest;
+                let least = (exact - 0.5).max(1.0) - 1e-6;
+                prop_assert!((least..=exact.max(1.0) + 0.5 + 1e-6).contains(&f64::from(*weight)));
+            }
+            if raw.iter().any(|raw| *raw > 0) {
+                prop_assert_eq!(weights.iter().max(), Some(&MAX_WEIGHT));
+            }
+        }
+    }
+
+    #[test]
+    fn who_sleeps_weighs_what_it_would_awake() {
+        // 1:1 awake, and a sleeper that is sure of as much as each.
+        assert_eq!(now_or_when_awake(&[(50, 10), (50, 10), (0, 10)]), [50, 50, 50]);
+        assert_eq!(now_or_when_awake(&[(5, 1), (0, 100)]), [5, 20], "but at most four times");
+        assert_eq!(now_or_when_awake(&[(0, 1), (0, 100)]), [1, 100], "nobody is awake");
+    }
+
+    #[test]
+    fn portions_add_up_and_nobody_weighs_nothing() {
+        assert_eq!(portions(&[2, 1, 1], 2000), [1000, 500, 500]);
+        assert_eq!(portions(&[1, 0], 100), [100, 1]);
+        assert_eq!(portions(&[0, 0], 100), [1, 1]);
+        assert_eq!(portions(&[1], 1 << 40), [MAX_WEIGHT]);
+    }
+
+    #[test]
+    fn a_guest_takes_no_place_among_hosts() {
+        let mut funds = Funds::new();
+        let user = funds.currency();
+        funds.fund(user, BASE, TicketKind::Soft, 1);
+        let [host, guest] = [funds.client(), funds.client()];
+        for client in [host, guest] {
+            funds.fund(client, user, TicketKind::Soft, 1);
+        }
+        let layout = Layout::of(&funds.graph(), |id| id == host);
+        let nested: PathBuf = [name(user), name(host)].iter().collect();
+        assert_eq!(layout.path(host), Some(nested.as_path()));
+        assert_eq!(layout.path(guest), None);
+    }
 }

@@ -246,7 +246,7 @@ impl State {
         if client.guest {
             return Some(self.setting.guests.join(name(client.id)));
         }
-        self.layout.as_ref()?.path(client.id).map(|path| self.setting.top.join(path))
+        Some(self.setting.top.join(self.layout.as_ref()?.path(client.id)?))
     }
 
     /// Brings a client's processes into its own cgroup.
@@ -391,13 +391,12 @@ impl State {
         let Some(leaf) = client.leaf.clone() else { return };
         let mount = self.setting.root.mount.clone();
         if !leaf.is_dir() {
-            self.ours.remove(&leaf);
             self.tell(Drift {
                 process: None,
                 what: format!("somebody removed {}; it was made again", leaf.display()),
             });
             self.settle(index);
-            self.changed = true;
+            self.check_ours();
             return;
         }
         let freeze = if client.presence == super::client::Presence::Frozen { "1" } else { "0" };

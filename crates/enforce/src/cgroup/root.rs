@@ -57,7 +57,7 @@ pub enum NoCgroup {
     /// It owns the tree.
     #[error("systemd owns the cgroup tree and cannot be reached over D-Bus: {0}")]
     NoBus(String),
-    /// Another resource manager runs.
+    /// It could not be asked.
     #[error("{0}")]
     Kernel(String),
 }

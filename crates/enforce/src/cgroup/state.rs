@@ -77,6 +77,8 @@ pub(super) struct State {
     pub(super) drift: Vec<Drift>,
     /// Who competes, or with what, has changed since weights were set.
     pub(super) changed: bool,
+    /// A weight that is not ours has to follow, now or when it may be set again.
+    pub(super) foreign_due: bool,
     looks: usize,
     last_ns: u64,
     used_by_gone_ns: u64,
@@ -107,6 +109,7 @@ impl State {
             foreign: BTreeMap::new(),
             drift: Vec::new(),
             changed: false,
+            foreign_due: false,
             looks: 0,
             last_ns: now_ns(),
             used_by_gone_ns: 0,
@@ -198,7 +201,6 @@ impl State {
     /// Finds out who competes.
     fn look(&mut self, now: u64) {
         for client in &mut self.clients {
-            client.bury();
             let competed = client.competes();
             client.presence = client.look(now);
             let competes = client.competes();

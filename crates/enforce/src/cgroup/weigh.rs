@@ -31,27 +31,29 @@ impl State {
     pub(super) fn weigh(&mut self, now: u64) {
         if std::mem::take(&mut self.changed) {
             self.weigh_ours();
+            self.foreign_due = true;
         }
-        // These may have been put off.
-        self.weigh_foreign(now);
+        if self.foreign_due {
+            self.foreign_due = !self.weigh_foreign(now);
+        }
     }
 
     fn weigh_ours(&mut self) {
-        let (Some(graph), Some(layout)) = (&mut self.graph, &self.layout) else { return };
-        let weights = layout.weights(graph);
-        for (path, weight) in weights {
+        let (Some(graph), Some(layout)) = (&mut self.graph, &mut self.layout) else { return };
+        let mut failed = Vec::new();
+        for (path, weight) in layout.changes(graph) {
             let group = self.setting.top.join(path);
             let Some(set) = self.ours.get_mut(&group) else { continue };
-            if *set == weight {
+            if std::mem::replace(set, weight) == weight {
                 continue;
             }
-            match tree::write(&group, "cpu.weight", &weight.to_string()) {
-                Ok(()) => *set = weight,
-                Err(error) => {
-                    let what = format!("the weight of {} stays: {error}", group.display());
-                    self.tell(Drift { process: None, what });
-                }
+            // Where that fails, the next check tells and tries again.
+            if let Err(error) = tree::write(&group, "cpu.weight", &weight.to_string()) {
+                failed.push(format!("the weight of {} stays: {error}", group.display()));
             }
+        }
+        for what in failed {
+            self.tell(Drift { process: None, what });
         }
     }
 
@@ -83,12 +85,12 @@ impl State {
         worths
     }
 
-    fn weigh_foreign(&mut self, now: u64) {
-        let only_ours = self.clients.iter().all(|client| client.foreign().is_empty());
-        if only_ours && self.foreign.len() <= 1 && !self.ours.is_empty() && !self.foreign.is_empty()
-        {
-            // The top stays as it is.
-            return;
+    /// False: some have to wait.
+    fn weigh_foreign(&mut self, now: u64) -> bool {
+        let is_foreign = |client: &super::client::Client| !client.foreign().is_empty();
+        if self.foreign.len() == 1 && !self.clients.iter().any(is_foreign) {
+            // The top alone: it stays as it is.
+            return true;
         }
         let worths = self.worths();
         let mut siblings: BTreeMap<&str, Vec<(&String, Worth)>> = BTreeMap::new();
@@ -115,17 +117,18 @@ impl State {
             let pairs = pairs.filter(|((_, value), _)| *value > 0);
             wanted.extend(pairs.map(|(((path, _), _), weight)| ((*path).clone(), weight)));
         }
-        for (path, weight) in wanted {
-            self.set_foreign(&path, weight, now);
-        }
+        wanted
+            .iter()
+            .fold(true, |done, (path, weight)| self.set_foreign(path, *weight, now) && done)
     }
 
-    fn set_foreign(&mut self, path: &str, weight: u32, now: u64) {
+    /// False: it has to wait.
+    fn set_foreign(&mut self, path: &str, weight: u32, now: u64) -> bool {
         if let Some(set) = self.foreign.get(path) {
             let close = weight.abs_diff(set.weight) <= set.weight / CLOSE_ENOUGH;
             let soon = self.manager.is_some() && now.saturating_sub(set.at_ns) < UNIT_EVERY_NS;
             if close || soon {
-                return;
+                return close;
             }
         }
         let done = match &self.manager {
@@ -146,6 +149,7 @@ impl State {
                 }
             }
         }
+        true
     }
 
     fn set_unit(&mut self, path: &str, weight: u32) -> Result<(), String> {

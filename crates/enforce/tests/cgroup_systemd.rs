@@ -1,0 +1,221 @@
+//! Cgroups where systemd owns them: run by tests/lab-cgroup.sh in the lab, under a systemd of its
+//! own, or as root on any machine that it runs.
+#![allow(missing_docs)]
+
+mod common;
+
+use allot_enforce::cgroup::{CgroupOwner, available};
+use allot_enforce::{Cgroup, CgroupOptions, ClientState, Enforcer};
+use common::{ACTOR, eventually, funds::Funds, state_of};
+use ledger::{BASE, CurrencyId};
+use std::io::BufRead;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How far a share may be off, as a part of the CPU.
+const OFF: f64 = 0.05;
+
+struct Lab {
+    folder: tempfile::TempDir,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Lab {
+    fn here(test: &str) -> Option<Lab> {
+        static ONE: Mutex<()> = Mutex::new(());
+        let alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let why = match available() {
+            Ok(root) if root.owner == CgroupOwner::Systemd => {
+                let folder = tempfile::tempdir().expect("a folder");
+                return Some(Lab { folder, _alone: alone });
+            }
+            Ok(_) => "systemd does not own the cgroup tree".to_owned(),
+            Err(why) => why.to_string(),
+        };
+        eprintln!("SKIP {test}: {why}");
+        None
+    }
+
+    fn enforcer(&self) -> Cgroup {
+        let root = available().expect("as before");
+        let record = self.folder.path().join("cgroups");
+        Cgroup::start(CgroupOptions::new(root, ACTOR.into(), record)).expect("an enforcer")
+    }
+}
+
+/// A service that burns CPU 0. Stopped when dropped.
+struct Unit {
+    name: String,
+    pid: u32,
+}
+
+impl Unit {
+    fn start(name: &str, slice: &str) -> Unit {
+        let name = format!("allot-test-{name}.service");
+        let mut run = Command::new("systemd-run");
+        run.args(["--quiet", "--collect", "--property=DefaultDependencies=no"]);
+        run.arg(format!("--unit={name}")).arg(format!("--slice={slice}"));
+        run.args(["taskset", "-c", "0", ACTOR, "burn", "1"]);
+        assert!(run.status().expect("systemd-run").success());
+        let mut pid = 0;
+        eventually("the service runs", || {
+            pid = show(&name, "MainPID").parse().unwrap_or(0);
+            let command = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
+            pid != 0 && command.is_ok_and(|command| command.starts_with(ACTOR))
+        });
+        Unit { name, pid }
+    }
+
+    fn weight(&self) -> String {
+        show(&self.name, "CPUWeight")
+    }
+}
+
+impl Drop for Unit {
+    fn drop(&mut self) {
+        let _ = Command::new("systemctl").args(["stop", &self.name]).status();
+    }
+}
+
+fn show(unit: &str, property: &str) -> String {
+    let output = Command::new("systemctl").args(["show", "--value", "-p", property, unit]).output();
+    String::from_utf8(output.expect("systemctl").stdout).expect("text").trim().to_owned()
+}
+
+fn place_of(pid: u32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default()
+}
+
+const UNSET: &str = "[not set]";
+
+#[test]
+fn units_get_what_their_clients_are_worth() {
+    let Some(lab) = Lab::here("units_get_what_their_clients_are_worth") else { return };
+    let units = [
+        Unit::start("a", "user-61001.slice"),
+        Unit::start("b", "user-61001.slice"),
+        Unit::start("c", "user-61002.slice"),
+    ];
+    let places: Vec<String> = units.iter().map(|unit| place_of(unit.pid)).collect();
+    let mut enforcer = lab.enforcer();
+    let mut funds = Funds::new();
+    let (two, one) = (funds.currency("two", 200), funds.currency("one", 100));
+    let a = funds.client(two, 3, units[0].pid);
+    let b = funds.client(two, 1, units[1].pid);
+    let c = funds.client(one, 7, units[2].pid);
+    enforcer.apply(funds.plan(1)).expect("a plan");
+    eventually("all compete", || {
+        let clients = enforcer.take_sample().expect("it runs").clients;
+        let competes = |state| matches!(state, ClientState::Running | ClientState::Waiting);
+        clients.len() == 3 && clients.iter().all(|client| competes(client.state))
+    });
+    // Units are changed at most once a second each.
+    std::thread::sleep(Duration::from_millis(2500));
+    let before = enforcer.take_sample().expect("it runs");
+    std::thread::sleep(Duration::from_secs(4));
+    let after = enforcer.take_sample().expect("it runs");
+    let used = |id: CurrencyId| {
+        let of = |sample: &allot_enforce::Sample| {
+            sample.clients.iter().find(|client| client.id == id).map_or(0, |c| c.used_ns)
+        };
+        (of(&after) - of(&before)) as f64
+    };
+    let all = used(a) + used(b) + used(c);
+    for (id, due) in [(a, 0.5), (b, 1.0 / 6.0), (c, 1.0 / 3.0)] {
+        let got = used(id) / all;
+        eprintln!("{id}: {got:.4} of {due:.4}");
+        assert!((got - due).abs() < OFF, "{id} got {got:.4}, and {due:.4} was its due");
+    }
+    // Nobody was moved, and systemd knows what was done.
+    for (unit, place) in units.iter().zip(&places) {
+        assert_eq!(place_of(unit.pid), *place);
+        assert_ne!(unit.weight(), UNSET);
+    }
+    let weight = |slice: &str| show(slice, "CPUWeight").parse::<f64>().expect("a number");
+    let ratio = weight("user-61001.slice") / weight("user-61002.slice");
+    assert!((ratio - 2.0).abs() < 0.1, "{ratio}");
+
+    // What an administrator changes meanwhile is put right, and told.
+    let mut change = Command::new("systemctl");
+    change.args(["set-property", "--runtime", &units[0].name, "CPUWeight=77"]);
+    assert!(change.status().expect("systemctl").success());
+    let drift = enforcer.read_back().expect("it runs").drift;
+    assert!(drift.iter().any(|drift| drift.what.contains("was 77")), "{drift:?}");
+    assert_ne!(units[0].weight(), "77");
+
+    drop(enforcer);
+    for unit in &units {
+        assert_eq!(unit.weight(), UNSET);
+    }
+    for slice in ["user-61001.slice", "user-61002.slice", "user.slice"] {
+        assert_eq!(show(slice, "CPUWeight"), UNSET);
+    }
+}
+
+#[test]
+fn clients_of_one_unit_are_told_that_they_share_it() {
+    let Some(lab) = Lab::here("clients_of_one_unit_are_told_that_they_share_it") else { return };
+    let unit = Unit::start("d", "user-61003.slice");
+    let other = common::Prey::start("in-unit", &["doze", "1", "50"]);
+    // systemd's own doing would be to start both there.
+    let folder = format!("/sys/fs/cgroup{}", place_of(unit.pid).trim().trim_start_matches("0::"));
+    std::fs::write(format!("{folder}/cgroup.procs"), other.pid().to_string()).expect("moved");
+    let mut enforcer = lab.enforcer();
+    let mut funds = Funds::new();
+    funds.client(BASE, 1, unit.pid);
+    funds.client(BASE, 1, other.pid());
+    enforcer.apply(funds.plan(1)).expect("a plan");
+    let clients = enforcer.read_back().expect("it runs").clients;
+    for client in &clients {
+        let note = client.note.as_deref().unwrap_or_default();
+        assert!(note.contains("allot-test-d.service with 1 other client"), "{note}");
+    }
+    assert_eq!(clients.len(), 2);
+}
+
+#[test]
+fn killed_it_leaves_units_as_they_were() {
+    let Some(lab) = Lab::here("killed_it_leaves_units_as_they_were") else { return };
+    let units = [Unit::start("e", "user-61004.slice"), Unit::start("f", "user-61004.slice")];
+    let set = |unit: &Unit, weight: &str| {
+        let property = format!("CPUWeight={weight}");
+        let mut change = Command::new("systemctl");
+        change.args(["set-property", "--runtime", &unit.name, &property]);
+        assert!(change.status().expect("systemctl").success());
+    };
+    set(&units[1], "222");
+    for with_guardian in [false, true] {
+        let record = lab.folder.path().join("cgroups");
+        let mut command = Command::new(ACTOR);
+        command.arg("enforce-cgroup").arg("allot").arg(&record);
+        command.args(units.iter().map(|unit| unit.pid.to_string()));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("runs");
+        let mut line = String::new();
+        let out = child.stdout.as_mut().expect("piped");
+        std::io::BufReader::new(out).read_line(&mut line).expect("it answers");
+        let guardian: u32 = line.trim().parse().expect("the guardian's pid");
+        eventually("both have weights", || {
+            units[0].weight() != UNSET && units[1].weight() != "222"
+        });
+        if with_guardian {
+            let send = |pid: u32, signal| {
+                nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), signal)
+                    .expect("it lives");
+            };
+            send(child.id(), nix::sys::signal::Signal::SIGSTOP);
+            send(guardian, nix::sys::signal::Signal::SIGKILL);
+        }
+        child.kill().expect("it is ours");
+        child.wait().expect("it is ours");
+        if with_guardian {
+            assert_ne!(units[0].weight(), UNSET);
+            let enforcer = lab.enforcer();
+            assert!(enforcer.leftovers().weights >= 2, "{:?}", enforcer.leftovers());
+        }
+        eventually("both are as they were", || {
+            units[0].weight() == UNSET && units[1].weight() == "222"
+        });
+        eventually("the guardian leaves", || matches!(state_of(guardian), None | Some('Z' | 'X')));
+    }
+}
