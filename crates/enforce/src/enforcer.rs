@@ -2,6 +2,7 @@
 
 use crate::{EnforceError, Plan};
 use ledger::{CurrencyId, Member, ProcessIdentity};
+use policy::PolicyName;
 
 /// Makes the machine give what plans say, and decides no share.
 pub trait Enforcer: Send {
@@ -18,6 +19,14 @@ pub trait Enforcer: Send {
     /// Tell that `parent` made `child`, as soon as that is known and before a plan names the
     /// child: what the child inherited from a parent that was held is not its own.
     fn note_fork(&mut self, _parent: ProcessIdentity, _child: ProcessIdentity) {}
+
+    /// Choose who is next by this policy from now on.
+    ///
+    /// # Errors
+    /// When the enforcer cannot while it runs, or has ended.
+    fn set_policy(&mut self, _policy: PolicyName) -> Result<(), EnforceError> {
+        Err(EnforceError::PolicyIsFixed)
+    }
 
     /// What is really set, and where that is not what the plan says.
     ///

@@ -32,6 +32,18 @@ pub enum EnforceError {
     /// There is no guardian, so no process may be touched.
     #[error(transparent)]
     Guardian(#[from] GuardianError),
+    /// The quantum is not one of the scheduler in the kernel.
+    #[error("a quantum of {0} ns is out of range: 100 000 (0.1 ms) to 100 000 000 (100 ms)")]
+    ScxQuantumOutOfRange(u64),
+    /// The scheduler in the kernel could not be loaded.
+    #[error(transparent)]
+    Load(#[from] crate::scx::LoadError),
+    /// The scheduler in the kernel was thrown out again and again: the kernel's own goes on.
+    #[error("{0}")]
+    GaveUp(String),
+    /// The policy was chosen at the start.
+    #[error("this enforcer cannot change its policy while it runs")]
+    PolicyIsFixed,
     /// The enforcer's thread has ended, after giving every process back what it had.
     #[error("the enforcer has ended")]
     Ended,

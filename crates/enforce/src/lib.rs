@@ -14,6 +14,7 @@ mod plan;
 mod registry;
 mod restore;
 mod scheduling;
+pub mod scx;
 mod user_level;
 
 pub use cgroup::{Cgroup, CgroupOptions};

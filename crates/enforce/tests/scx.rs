@@ -1,0 +1,522 @@
+//! The scheduler in the kernel, on a kernel that has sched_ext: `tests/scx.sh` runs this in the
+//! lab. Elsewhere every test says that it was skipped, and why.
+//!
+//! Emulated machines need ten seconds to verify the scheduler, so most tests share one.
+
+mod common;
+
+use allot_enforce::scx::{EventKind, Scx, ScxOptions, available};
+use allot_enforce::{Applied, ClientSample, Enforcer, Plan, PlannedClient, Sample};
+use common::funds::Funds;
+use ledger::{CurrencyId, Member, ProcessIdentity, ThreadIdentity};
+use policy::PolicyName;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::time::{Duration, Instant};
+
+/// The kernel runs one scheduler at a time; this one goes from test to test.
+static SHARED: Mutex<Option<Scheduler>> = Mutex::new(None);
+
+/// A scheduler, and the plan that it follows.
+struct Scheduler {
+    scx: Scx,
+    generation: u64,
+}
+
+type Turn = MutexGuard<'static, Option<Scheduler>>;
+
+/// The right to load a scheduler; `None`, said aloud, where the kernel cannot run one.
+fn turn(test: &str) -> Option<Turn> {
+    let turn = SHARED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if turn.is_some() {
+        return Some(turn);
+    }
+    // The one before may still be on its way out.
+    wait_for("no scheduler is loaded", || state().is_none_or(|state| state == "disabled"));
+    match available() {
+        Ok(_) => Some(turn),
+        Err(why) => {
+            eprintln!("SKIP {test}: {why}");
+            None
+        }
+    }
+}
+
+/// The right to use the scheduler of all.
+fn shared(test: &str) -> Option<Turn> {
+    let mut turn = turn(test)?;
+    if turn.as_mut().is_some_and(|scheduler| scheduler.scx.read_back().is_err()) {
+        *turn = None;
+    }
+    let scheduler = turn.get_or_insert_with(|| Scheduler::start(ScxOptions::default()));
+    scheduler.scx.set_policy(PolicyName::Stride).unwrap();
+    // Every test has a ledger of its own, whose numbers begin anew: none may be remembered.
+    scheduler.apply(Funds::new().plan(0));
+    scheduler.read_back();
+    Some(turn)
+}
+
+/// The right to load one of one's own.
+fn own(test: &str, options: ScxOptions) -> Option<(Turn, Scheduler)> {
+    let mut turn = turn(test)?;
+    *turn = None;
+    let scheduler = Scheduler::start(options);
+    Some((turn, scheduler))
+}
+
+impl Scheduler {
+    fn start(options: ScxOptions) -> Scheduler {
+        let scx = Scx::start(options).unwrap_or_else(|error| panic!("{error}"));
+        Scheduler { scx, generation: 0 }
+    }
+
+    fn apply(&mut self, plan: Plan) {
+        self.generation += 1;
+        self.scx.apply(Plan { generation: self.generation, ..plan }).expect("it goes on");
+    }
+
+    fn read_back(&mut self) -> Applied {
+        self.scx.read_back().expect("it goes on")
+    }
+
+    fn sample(&mut self) -> Sample {
+        self.scx.take_sample().expect("it goes on")
+    }
+
+    /// What each client used in some time, as parts of what they used together.
+    fn measure(&mut self, ids: &[CurrencyId], time: Duration) -> Vec<f64> {
+        let before = self.sample();
+        std::thread::sleep(time);
+        let after = self.sample();
+        let used = ids.iter().map(|id| of(&after, *id).used_ns - of(&before, *id).used_ns);
+        let used: Vec<u64> = used.collect();
+        let all: u64 = used.iter().sum();
+        assert!(all > 0, "somebody ran");
+        let parts = used.into_iter().map(|used| used as f64 / all as f64).collect();
+        eprintln!("parts {parts:.3?}, {:?}", self.scx.totals().unwrap());
+        parts
+    }
+
+    /// Nothing has been found amiss, and the scheduler runs.
+    fn is_well(&mut self) {
+        let applied = self.read_back();
+        assert!(applied.guarded && applied.drift.is_empty(), "{:?}", applied.drift);
+        assert_eq!(state().unwrap(), "enabled");
+    }
+
+    /// Waits until the scheduler says this; answers all that it said.
+    fn says(&mut self, what: &str) -> String {
+        let mut said = String::new();
+        wait_for(what, || {
+            for drift in self.read_back().drift {
+                said += &format!("{drift}\n");
+            }
+            said.contains(what)
+        });
+        eprint!("{said}");
+        said
+    }
+}
+
+fn of(sample: &Sample, id: CurrencyId) -> ClientSample {
+    *sample.clients.iter().find(|client| client.id == id).expect("it is in the plan")
+}
+
+fn about(parts: &[f64], ideal: &[f64], error: f64) {
+    for (part, ideal) in parts.iter().zip(ideal) {
+        assert!((part - ideal).abs() <= error, "{parts:?}, which should be {ideal:?}");
+    }
+}
+
+fn state() -> Option<String> {
+    let state = fs::read_to_string("/sys/kernel/sched_ext/state").ok()?;
+    Some(state.trim().to_owned())
+}
+
+/// Waits up to two minutes: emulated machines are slow.
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waited in vain for: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A process that burns CPU on CPU 0 until it is dropped.
+struct Hog(Child);
+
+impl Hog {
+    fn new() -> Hog {
+        let burn = ["-c", "0", "sh", "-c", "while :; do :; done"];
+        let child = Command::new("taskset").args(burn).stdin(Stdio::null()).spawn();
+        Hog(child.expect("taskset starts"))
+    }
+
+    fn two() -> [Hog; 2] {
+        [Hog::new(), Hog::new()]
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Hog {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A user who has nearly all of the machine, and these hogs' clients with so many tickets each.
+fn fund(hogs: &[Hog], amounts: &[u64]) -> (Funds, Vec<CurrencyId>) {
+    let mut funds = Funds::new();
+    let user = funds.currency("user", 100_000);
+    let ids = hogs.iter().zip(amounts).map(|(hog, amount)| funds.client(user, *amount, hog.pid()));
+    let ids = ids.collect();
+    (funds, ids)
+}
+
+fn client_of(plan: &mut Plan, id: CurrencyId) -> &mut PlannedClient {
+    plan.clients.iter_mut().find(|client| client.id == id).expect("it is in the plan")
+}
+
+fn identity(pid: u32) -> ProcessIdentity {
+    observe::ProcessHandle::open(pid).expect("it lives").identity()
+}
+
+const A_WHILE: Duration = Duration::from_secs(3);
+
+#[test]
+fn it_attaches_with_the_first_plan_and_goes_when_told() {
+    let name = "it_attaches_with_the_first_plan_and_goes_when_told";
+    let Some((_turn, mut scheduler)) = own(name, ScxOptions::default()) else { return };
+    assert_eq!(state().unwrap(), "disabled", "nothing runs by it before the first plan");
+    scheduler.apply(Funds::new().plan(0));
+    let applied = scheduler.read_back();
+    assert_eq!((applied.generation, applied.guarded), (Some(1), true), "{:?}", applied.drift);
+    let name = fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap();
+    assert!(name.starts_with("allot"), "{name}");
+    scheduler.is_well();
+    scheduler.scx.revert().unwrap();
+    assert_eq!(state().unwrap(), "disabled");
+    assert_eq!(scheduler.read_back().generation, None);
+    scheduler.apply(Funds::new().plan(0));
+    assert_eq!(scheduler.read_back().generation, Some(2));
+    scheduler.is_well();
+    drop(scheduler);
+    assert_eq!(state().unwrap(), "disabled");
+}
+
+#[test]
+fn cpu_time_is_shared_by_tickets_and_new_plans_are_followed_under_load() {
+    let name = "cpu_time_is_shared_by_tickets_and_new_plans_are_followed_under_load";
+    let Some(mut turn) = shared(name) else { return };
+    let scheduler = turn.as_mut().unwrap();
+    let hogs = Hog::two();
+    let (funds, ids) = fund(&hogs, &[3, 1]);
+    scheduler.apply(funds.plan(0));
+    about(&scheduler.measure(&ids, A_WHILE), &[0.75, 0.25], 0.03);
+    // The other way round, in many plans one after the other.
+    let (funds, ids) = fund(&hogs, &[1, 4]);
+    for _ in 0..30 {
+        scheduler.apply(funds.plan(0));
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    assert_eq!(scheduler.read_back().generation, Some(scheduler.generation));
+    let parts = scheduler.measure(&ids, A_WHILE);
+    about(&parts, &[0.2, 0.8], 0.03);
+    scheduler.is_well();
+}
+
+#[test]
+fn every_policy_can_be_chosen_while_it_runs() {
+    let Some(mut turn) = shared("every_policy_can_be_chosen_while_it_runs") else { return };
+    let scheduler = turn.as_mut().unwrap();
+    let hogs = Hog::two();
+    let (funds, ids) = fund(&hogs, &[2, 1]);
+    scheduler.apply(funds.plan(0));
+    for policy in PolicyName::ALL {
+        scheduler.scx.set_policy(policy).unwrap();
+        // A lottery needs more time to be as exact.
+        let error = if policy == PolicyName::Lottery { 0.12 } else { 0.05 };
+        eprint!("{policy}: ");
+        about(&scheduler.measure(&ids, A_WHILE), &[0.667, 0.333], error);
+    }
+    scheduler.is_well();
+}
+
+#[test]
+fn a_slot_is_given_to_the_next_when_its_client_is_gone() {
+    let name = "a_slot_is_given_to_the_next_when_its_client_is_gone";
+    let Some(mut turn) = shared(name) else { return };
+    let scheduler = turn.as_mut().unwrap();
+    let hogs = Hog::two();
+    let mut funds = Funds::new();
+    let user = funds.currency("user", 100_000);
+    let steady = funds.client(user, 1, hogs[0].pid());
+    let mut last = None;
+    for round in 0..12 {
+        if let Some(id) = last {
+            funds.release(id);
+            scheduler.apply(funds.plan(0));
+            scheduler.read_back();
+        }
+        std::thread::sleep(Duration::from_millis(150));
+        let began = Instant::now();
+        let id = funds.client(user, 1, hogs[1].pid());
+        scheduler.apply(funds.plan(0));
+        std::thread::sleep(Duration::from_millis(150));
+        let sample = scheduler.sample();
+        let used = Duration::from_nanos(of(&sample, id).used_ns);
+        assert!(used <= began.elapsed(), "in round {round} it got {used:?} of another's");
+        last = Some(id);
+    }
+    let parts = scheduler.measure(&[steady, last.unwrap()], A_WHILE);
+    about(&parts, &[0.5, 0.5], 0.04);
+    scheduler.is_well();
+}
+
+#[test]
+fn who_is_released_alive_runs_with_the_rest() {
+    let Some(mut turn) = shared("who_is_released_alive_runs_with_the_rest") else { return };
+    let scheduler = turn.as_mut().unwrap();
+    let hogs = Hog::two();
+    let (mut funds, ids) = fund(&hogs, &[1, 1]);
+    scheduler.apply(funds.plan(0));
+    about(&scheduler.measure(&ids, A_WHILE), &[0.5, 0.5], 0.04);
+    funds.release(ids[1]);
+    scheduler.apply(funds.plan(0));
+    let before = scheduler.sample();
+    std::thread::sleep(A_WHILE);
+    let after = scheduler.sample();
+    // The user has 100 of 101 parts of what the rest and the user have.
+    let used = of(&after, ids[0]).used_ns - of(&before, ids[0]).used_ns;
+    let elapsed = after.at_ns - before.at_ns;
+    assert!(used * 10 > elapsed * 8, "it got {used} of {elapsed} ns against the rest");
+    scheduler.is_well();
+}
+
+/// A thread of this process that burns CPU on CPU 0 until it is told to end.
+struct Burner {
+    thread: ThreadIdentity,
+    end: Arc<AtomicBool>,
+}
+
+impl Burner {
+    fn new() -> Burner {
+        let end = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&end);
+        let (said, heard) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut set = rustix::thread::CpuSet::new();
+            set.set(0);
+            rustix::thread::sched_setaffinity(None, &set).unwrap();
+            let _ = said.send(rustix::thread::gettid().as_raw_nonzero().get() as u32);
+            while !seen.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        let tid = heard.recv().unwrap();
+        let stat = fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
+        let start = stat[stat.rfind(')').unwrap() + 2..].split(' ').nth(19).unwrap();
+        let process = identity(std::process::id());
+        let start_time_ticks = start.parse().unwrap();
+        Burner { thread: ThreadIdentity { process, tid, start_time_ticks }, end }
+    }
+}
+
+impl Drop for Burner {
+    fn drop(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_thread_can_be_a_client_and_join_another() {
+    let Some(mut turn) = shared("a_thread_can_be_a_client_and_join_another") else { return };
+    let scheduler = turn.as_mut().unwrap();
+    let (stays, moves) = (Burner::new(), Burner::new());
+    // Somebody whose client the thread becomes; the ledger's own way to threads is not of here.
+    let other = Hog::new();
+    let mut funds = Funds::new();
+    let user = funds.currency("user", 100_000);
+    let process = funds.client(user, 1, std::process::id());
+    let thread = funds.client(user, 3, other.pid());
+    drop(other);
+    let mut plan = funds.plan(0);
+    client_of(&mut plan, thread).founder = Member::Thread(moves.thread);
+    scheduler.apply(plan.clone());
+    about(&scheduler.measure(&[process, thread], A_WHILE), &[0.25, 0.75], 0.04);
+    assert_eq!(scheduler.scx.retag(moves.thread.tid).unwrap(), Some(thread));
+    assert_eq!(scheduler.scx.retag(stays.thread.tid).unwrap(), Some(process));
+    // It joins the client of its process.
+    client_of(&mut plan, process).members.push(Member::Thread(moves.thread));
+    scheduler.apply(plan);
+    assert_eq!(scheduler.scx.retag(moves.thread.tid).unwrap(), Some(process));
+    about(&scheduler.measure(&[process, thread], A_WHILE), &[1.0, 0.0], 0.01);
+    scheduler.is_well();
+}
+
+#[test]
+fn a_cgroup_can_be_a_client() {
+    let Some(mut turn) = shared("a_cgroup_can_be_a_client") else { return };
+    let directory = "/sys/fs/cgroup/allot-scx-test";
+    if let Err(error) = fs::create_dir_all(directory) {
+        eprintln!("SKIP a_cgroup_can_be_a_client: {directory}: {error}");
+        return;
+    }
+    let id = fs::metadata(directory).unwrap().ino();
+    let scheduler = turn.as_mut().unwrap();
+    let hogs = Hog::two();
+    fs::write(format!("{directory}/cgroup.procs"), hogs[1].pid().to_string()).unwrap();
+    let other = Hog::new();
+    let mut funds = Funds::new();
+    let user = funds.currency("user", 100_000);
+    let process = funds.client(user, 1, hogs[0].pid());
+    let cgroup = funds.client(user, 4, other.pid());
+    drop(other);
+    let mut plan = funds.plan(0);
+    client_of(&mut plan, cgroup).founder = Member::Cgroup(id);
+    scheduler.apply(plan);
+    about(&scheduler.measure(&[process, cgroup], A_WHILE), &[0.2, 0.8], 0.04);
+    scheduler.is_well();
+    drop(hogs);
+    wait_for("the cgroup is empty", || fs::remove_dir(directory).is_ok());
+}
+
+#[test]
+fn the_trace_tells_who_won() {
+    let Some(mut turn) = shared("the_trace_tells_who_won") else { return };
+    let scheduler = turn.as_mut().unwrap();
+    let hogs = Hog::two();
+    let (funds, ids) = fund(&hogs, &[1, 1]);
+    scheduler.apply(funds.plan(0));
+    scheduler.read_back();
+    let trace = scheduler.scx.trace().unwrap();
+    let mut wins = [0, 0];
+    for event in trace.filter(|event| event.kind == EventKind::Win).take(2000) {
+        if let Some(index) = ids.iter().position(|id| *id == event.client) {
+            wins[index] += 1;
+        }
+        if wins.iter().sum::<i32>() == 100 {
+            break;
+        }
+    }
+    assert!(wins[0] >= 40 && wins[1] >= 40, "{wins:?}");
+    scheduler.is_well();
+}
+
+#[test]
+fn ten_thousand_forks_hurt_nobody() {
+    let Some(mut turn) = shared("ten_thousand_forks_hurt_nobody") else { return };
+    let scheduler = turn.as_mut().unwrap();
+    let hogs = [Hog::new()];
+    let storm = "i=0; while [ $i -lt 100 ]; do i=$((i + 1)); j=0; \
+                 while [ $j -lt 100 ]; do j=$((j + 1)); (:) & done; wait; done";
+    let mut child = Command::new("sh").args(["-c", storm]).spawn().unwrap();
+    let mut funds = Funds::new();
+    let user = funds.currency("user", 1000);
+    let steady = funds.client(user, 1, hogs[0].pid());
+    let other = funds.currency("other", 1000);
+    funds.client(other, 1, child.id());
+    let began = Instant::now();
+    scheduler.apply(funds.plan(0));
+    let before = scheduler.sample();
+    assert!(child.wait().unwrap().success());
+    let after = scheduler.sample();
+    eprintln!("the storm took {:?}; {:?}", began.elapsed(), scheduler.scx.totals().unwrap());
+    // One of two CPUs is the storm's; of the other the hog is due half at least.
+    let used = of(&after, steady).used_ns - of(&before, steady).used_ns;
+    let elapsed = after.at_ns - before.at_ns;
+    assert!(used * 10 > elapsed * 3, "the hog got {used} of {elapsed} ns");
+    scheduler.is_well();
+}
+
+#[test]
+fn killing_the_loader_brings_back_the_kernels_scheduler() {
+    let name = "killing_the_loader_brings_back_the_kernels_scheduler";
+    let Some(mut turn) = turn(name) else { return };
+    *turn = None;
+    // SAFETY: the child touches nothing that another thread may have locked but the allocator,
+    // which libc makes good.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "fork");
+    if pid == 0 {
+        let mut scheduler = Scheduler::start(ScxOptions::default());
+        scheduler.apply(Funds::new().plan(0));
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+    wait_for("it runs", || state().unwrap() == "enabled");
+    // SAFETY: our own child, not yet waited for.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    let began = Instant::now();
+    wait_for("the kernel's own scheduler is back", || state().unwrap() == "disabled");
+    eprintln!("that took {:?}", began.elapsed());
+    let mut status = 0;
+    // SAFETY: our own child, and a place for its status.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+}
+
+#[test]
+fn it_comes_back_when_it_was_thrown_out() {
+    let options =
+        ScxOptions { watchdog_ms: 3_000, guest_grace_ns: 60_000_000_000, ..ScxOptions::default() };
+    let Some((_turn, mut scheduler)) = own("it_comes_back_when_it_was_thrown_out", options) else {
+        return;
+    };
+    let hogs = Hog::two();
+    let (mut funds, ids) = fund(&hogs, &[3, 1]);
+    scheduler.apply(funds.plan(0));
+    about(&scheduler.measure(&ids, A_WHILE), &[0.75, 0.25], 0.04);
+    scheduler.is_well();
+    // By a person.
+    let used = of(&scheduler.sample(), ids[0]).used_ns;
+    fs::write("/proc/sysrq-trigger", "S").unwrap();
+    let said = scheduler.says("threw the scheduler out");
+    assert!(said.to_lowercase().contains("sysrq"), "{said}");
+    assert!(!scheduler.read_back().guarded);
+    scheduler.says("the scheduler is back");
+    scheduler.is_well();
+    about(&scheduler.measure(&ids, A_WHILE), &[0.75, 0.25], 0.04);
+    assert!(of(&scheduler.sample(), ids[0]).used_ns > used, "totals go on");
+    // By the watchdog: somebody runnable never runs.
+    funds.freeze(ids[0], true);
+    scheduler.apply(funds.plan(0));
+    let said = scheduler.says("threw the scheduler out");
+    assert!(said.contains("stall"), "{said}");
+    // The plan that comes meanwhile is the one that it comes back with.
+    funds.freeze(ids[0], false);
+    scheduler.apply(funds.plan(0));
+    scheduler.says("the scheduler is back");
+    assert_eq!(scheduler.read_back().generation, Some(scheduler.generation));
+    about(&scheduler.measure(&ids, A_WHILE), &[0.75, 0.25], 0.04);
+    scheduler.is_well();
+}
+
+#[test]
+fn cpus_may_come_and_go() {
+    let online = "/sys/devices/system/cpu/cpu1/online";
+    let Some(mut turn) = shared("cpus_may_come_and_go") else { return };
+    if fs::metadata(online).is_err() {
+        eprintln!("SKIP cpus_may_come_and_go: {online} is missing");
+        return;
+    }
+    let scheduler = turn.as_mut().unwrap();
+    let hogs = Hog::two();
+    let (funds, ids) = fund(&hogs, &[3, 1]);
+    scheduler.apply(funds.plan(0));
+    let seats = scheduler.sample().seats;
+    for (what, cpus) in [("0", seats - 1), ("1", seats)] {
+        fs::write(online, what).unwrap();
+        scheduler.says(&format!("loaded for {cpus} CPUs"));
+        assert_eq!(scheduler.sample().seats, cpus);
+        about(&scheduler.measure(&ids, A_WHILE), &[0.75, 0.25], 0.04);
+        scheduler.is_well();
+    }
+}
