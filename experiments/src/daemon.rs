@@ -30,8 +30,8 @@ pub(crate) struct Daemon {
 pub(crate) struct Setup {
     /// Who wins a quantum.
     pub policy: Policy,
-    /// Milliseconds between draws.
-    pub quantum_ms: u64,
+    /// Milliseconds between draws; the enforcer's own choice where it is left out.
+    pub quantum_ms: Option<u64>,
     /// Of the policy's random numbers.
     pub seed: u64,
     /// Whether who waits for a lock lends its tickets.
@@ -84,7 +84,9 @@ impl Daemon {
         option("--state-dir", state.as_os_str());
         option("--socket", socket.as_os_str());
         option("--policy", setup.policy.as_str().as_ref());
-        option("--quantum-ms", setup.quantum_ms.to_string().as_ref());
+        if let Some(quantum_ms) = setup.quantum_ms {
+            option("--quantum-ms", quantum_ms.to_string().as_ref());
+        }
         option("--cpus", show_cpus(cpus).as_ref());
         if let Some(enforcer) = &options.enforcer {
             option("--enforcer", enforcer.as_ref());

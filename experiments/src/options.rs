@@ -63,8 +63,8 @@ pub struct RunOptions {
     /// As allotd's `--enforcer`; what allotd thinks best for one's own processes where it is left
     /// out. `sched-ext` and `cgroup` need root: the own allotd is then one for the whole machine.
     pub enforcer: Option<String>,
-    /// Milliseconds between draws, 1 to 1000. `insulation` has at most 5.
-    pub quantum_ms: u64,
+    /// Milliseconds between draws, 1 to 1000; what the enforcer thinks best where it is left out.
+    pub quantum_ms: Option<u64>,
     /// The CPUs to use; the experiment's own choice where they are left out (all for
     /// `cpu-hierarchy`, the last one for the others).
     pub cpus: Option<Vec<u32>>,
@@ -91,7 +91,7 @@ impl Default for RunOptions {
             seed: 1,
             policy: Policy::default(),
             enforcer: None,
-            quantum_ms: 10,
+            quantum_ms: None,
             cpus: None,
             graph: None,
             out: None,
@@ -118,8 +118,8 @@ impl RunOptions {
             let (least, asked) = (info.least_seconds, self.seconds);
             return Err(ExperimentError::TooShort { name: info.name.to_owned(), least, asked });
         }
-        if !(1..=1000).contains(&self.quantum_ms) {
-            return bad(format!("a quantum of {} ms; it has 1 to 1000", self.quantum_ms));
+        if let Some(ms) = self.quantum_ms.filter(|ms| !(1..=1000).contains(ms)) {
+            return bad(format!("a quantum of {ms} ms; it has 1 to 1000"));
         }
         if self.shares_the_machine() && !nix::unistd::geteuid().is_root() {
             let enforcer = self.enforcer.as_deref().unwrap_or_default();

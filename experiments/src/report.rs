@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+/// Between samples where nothing says how long a quantum is.
+const QUANTUM_MS: u64 = 10;
 /// By how much allotd's own promise may differ from the graph's: it takes a moment to notice who
 /// woke.
 const PROMISE_TOLERANCE: f64 = 0.01;
@@ -199,7 +201,7 @@ impl Findings {
             enforcer: enforcer.name.clone(),
             // Weights have no quantum.
             quantum_ns: match enforcer.quantum_ns {
-                0 => bench.options.quantum_ms * 1_000_000,
+                0 => bench.options.quantum_ms.unwrap_or(QUANTUM_MS) * 1_000_000,
                 quantum_ns => quantum_ns,
             },
             seed: enforcer.seed,

@@ -59,9 +59,9 @@ pub struct ExpRunArgs {
     /// whole machine while it runs [default: user-level]
     #[arg(long)]
     pub enforcer: Option<String>,
-    /// Milliseconds between draws, 1 to 1000
-    #[arg(long, default_value_t = 10)]
-    pub quantum_ms: u64,
+    /// Milliseconds between draws, 1 to 1000 [default: the enforcer's]
+    #[arg(long)]
+    pub quantum_ms: Option<u64>,
     /// The CPUs to use, as in 0-1,3 [default: all for cpu-hierarchy, one for the others]
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<String>,

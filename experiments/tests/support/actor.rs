@@ -32,7 +32,7 @@ fn run(args: &[OsString]) -> ExitCode {
             Some(("out", value)) => options.out = Some(value.into()),
             Some(("socket", value)) => options.socket = Some(value.into()),
             Some(("enforcer", value)) => options.enforcer = Some(value.into()),
-            Some(("quantum-ms", value)) => options.quantum_ms = value.parse().expect("ms"),
+            Some(("quantum-ms", value)) => options.quantum_ms = Some(value.parse().expect("ms")),
             Some((option, _)) => panic!("no option {option}"),
         }
     }
