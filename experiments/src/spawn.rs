@@ -88,6 +88,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
             let rounds = workers.iterations()[0] - done[0];
             measured[usize::from(rule == Rule::Default)].push(Measured {
                 used_seconds: used.iter().sum::<u64>() as f64 / 1e9,
+                seconds: passed,
                 share: shares(&used)[0],
                 rounds: rounds as f64 / passed,
             });
@@ -105,6 +106,10 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
             Contest::new(name, "its currency's share", "%")
                 .promising(Some(50.0))
                 .measured(share(allot), share(default)),
+        );
+        let both = |from| of(from, |one| one.used_seconds / one.seconds * 100.0);
+        contests.push(
+            Contest::new(name, "both have of the CPU", "%").measured(both(allot), both(default)),
         );
         contests.push(
             Contest::new(name, "rounds", "1/s")
@@ -140,6 +145,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
 
 struct Measured {
     used_seconds: f64,
+    seconds: f64,
     share: f64,
     rounds: f64,
 }
