@@ -1,8 +1,8 @@
 //! What can be typed.
 
 use crate::{
-    completions, currency, doctor, events, exp, fund, nice, process, run, status, top, tree,
-    utilities,
+    completions, currency, doctor, events, exp, fund, lend, member, nice, policy, process, run,
+    status, top, trace, tree, utilities,
 };
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -51,8 +51,14 @@ pub enum Command {
     Fund(fund::FundArgs),
     Unfund(fund::UnfundArgs),
     Nice(nice::NiceArgs),
+    Join(member::JoinArgs),
+    Leave(member::LeaveArgs),
+    Transfer(lend::TransferArgs),
+    Guest(lend::GuestArgs),
+    Policy(policy::PolicyArgs),
     Tree(tree::TreeArgs),
     Top(top::TopArgs),
+    Trace(trace::TraceArgs),
     Events(events::EventsArgs),
     Doctor(doctor::DoctorArgs),
     Status(status::StatusArgs),

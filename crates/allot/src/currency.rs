@@ -2,14 +2,14 @@
 
 use crate::cli::Global;
 use crate::error::CliError;
-use crate::graph::{Graph, label, value};
+use crate::graph::{Graph, label, member_label, value};
 use crate::people::{self, group_name};
 use crate::style::{Style, Table, Tone, clean, percent};
 use crate::{output, session};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::process::ExitCode;
-use wire::{CurrencyRef, CurrencyView, Nature, Operation, TicketKind, TicketView};
+use wire::{Class, CurrencyRef, CurrencyView, Nature, Operation, TicketKind, TicketView};
 
 /// Make, show, change and destroy currencies
 #[derive(Args)]
@@ -203,6 +203,15 @@ fn render_one(graph: &Graph<'_>, one: &CurrencyView, style: Style) -> String {
     line("mode", one.mode.clone());
     for grant in &one.grants {
         line("granted", format!("{} to {}", grant.rights, grant.to));
+    }
+    if let Some(client) = one.joined.and_then(|id| graph.get(id)) {
+        line("joined", format!("#{}, {}", client.id, label(client)));
+    }
+    for member in &one.members {
+        line("member", member_label(member));
+    }
+    if one.class == Class::Guest {
+        line("class", "guest: gets only what no other client wants".to_owned());
     }
     for value in &one.resources {
         let active = if value.active { "" } else { ", does not compete now" };

@@ -3,7 +3,7 @@
 use crate::error::CliError;
 use crate::style::clean;
 use std::collections::{BTreeMap, BTreeSet};
-use wire::{CurrencyView, LedgerView, Nature, ResourceValue, TicketKind, TicketView};
+use wire::{CurrencyView, LedgerView, MemberView, Nature, ResourceValue, TicketKind, TicketView};
 
 /// An indexed view.
 pub struct Graph<'a> {
@@ -64,6 +64,17 @@ impl<'a> Graph<'a> {
         }
         if let Some(id) = text.strip_prefix('#') {
             return id.parse().ok().and_then(|id| self.get(id)).ok_or_else(unknown);
+        }
+        let everybodys = match text {
+            "kernel" => Some(MemberView::Kernel),
+            "rest" => Some(MemberView::Rest),
+            _ => None,
+        };
+        if let Some(founder) = everybodys
+            && let Some(client) =
+                self.currencies().find(|one| one.founder.as_ref() == Some(&founder))
+        {
+            return Ok(client);
         }
         if let Some(pid) = text.strip_prefix("pid:") {
             return pid.parse().ok().and_then(|pid| self.client(pid)).ok_or_else(|| {
@@ -134,6 +145,20 @@ impl<'a> Graph<'a> {
             .filter(|resource| *resource != "cpu")
             .collect();
         std::iter::once("cpu").chain(others).map(str::to_owned).collect()
+    }
+}
+
+/// What a member of a client is called for people.
+pub fn member_label(member: &MemberView) -> String {
+    match member {
+        MemberView::Process(process) => format!("{} {}", clean(&process.command), process.pid),
+        MemberView::Thread { tid, process } => {
+            format!("{} thread {tid}", clean(&process.command))
+        }
+        MemberView::Cgroup { path: Some(path), .. } => clean(path),
+        MemberView::Cgroup { id, path: None } => format!("cgroup {id}"),
+        MemberView::Kernel => "the kernel's threads".to_owned(),
+        MemberView::Rest => "everybody else".to_owned(),
     }
 }
 

@@ -10,17 +10,21 @@ mod events;
 mod exp;
 mod fund;
 pub mod graph;
+mod lend;
 mod live;
+mod member;
 mod nice;
 mod numbers;
 mod output;
 mod people;
+mod policy;
 mod process;
 mod run;
 mod session;
 mod status;
 pub mod style;
 pub mod top;
+mod trace;
 pub mod tree;
 mod utilities;
 
@@ -60,6 +64,12 @@ fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Fund(args) => fund::fund(global, &args),
         Command::Unfund(args) => fund::unfund(global, &args),
         Command::Nice(args) => nice::nice(global, &args),
+        Command::Join(args) => member::join(global, &args),
+        Command::Leave(args) => member::leave(global, &args),
+        Command::Transfer(args) => lend::transfer(global, &args),
+        Command::Guest(args) => lend::guest(global, &args),
+        Command::Policy(args) => policy::policy(global, &args),
+        Command::Trace(args) => trace::trace(global, &args),
         Command::Tree(args) => tree::tree(global, &args),
         Command::Top(args) => top::top(global, &args),
         Command::Events(args) => events::events(global, &args),

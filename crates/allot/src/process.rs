@@ -3,20 +3,26 @@
 use crate::cli::Global;
 use crate::error::CliError;
 use crate::run::funding;
+use crate::style::clean;
 use crate::{numbers, output, session};
 use clap::Args;
 use std::process::ExitCode;
 use wire::{CurrencyRef, Operation};
 
-/// Make a running process a client
+/// Make a running process, or a cgroup, a client
 ///
-/// Its forks become clients too, funded by whoever funds it.
+/// A process's forks become clients too, funded by whoever funds it. A cgroup's client has the
+/// processes in it and below that are no clients themselves.
 #[derive(Args)]
-#[command(after_help = "Example:\n  allot adopt 4711 --from build --tickets 500")]
+#[command(after_help = "Example:\n  allot adopt 4711 --from build --tickets 500\n  \
+        allot adopt --cgroup /build --from build")]
 pub struct AdoptArgs {
     /// The process
-    #[arg(value_parser = numbers::pid)]
-    pub pid: u32,
+    #[arg(value_parser = numbers::pid, required_unless_present = "cgroup")]
+    pub pid: Option<u32>,
+    /// A cgroup (v2) by its directory, whose owner you are
+    #[arg(long, value_name = "PATH", conflicts_with = "pid")]
+    pub cgroup: Option<String>,
     /// Who funds it; without this, what the funding policy says, or base in a private allotd
     #[arg(long, value_name = "CURRENCY")]
     pub from: Option<String>,
@@ -43,25 +49,37 @@ pub struct ReleaseArgs {
 }
 
 pub fn adopt(global: &Global, args: &AdoptArgs) -> Result<ExitCode, CliError> {
-    let done = session::connect(global)?.operate(Operation::Adopt {
-        pid: Some(args.pid),
-        start_time_ticks: None,
-        from: args.from.as_deref().map(CurrencyRef::from),
-        funding: funding(args.tickets, args.hard, &args.resource),
-    })?;
+    let from = args.from.as_deref().map(CurrencyRef::from);
+    let funding = funding(args.tickets, args.hard, &args.resource);
+    let (operation, who) = match (&args.cgroup, args.pid) {
+        (Some(cgroup), _) => {
+            let cgroup = cgroup.clone();
+            let who = format!("cgroup {}", clean(&cgroup));
+            (Operation::AdoptCgroup { cgroup, from, funding }, who)
+        }
+        (None, pid) => {
+            let who = pid.map_or(String::new(), |pid| format!("process {pid}"));
+            (Operation::Adopt { pid, start_time_ticks: None, from, funding }, who)
+        }
+    };
+    let done = session::connect(global)?.operate(operation)?;
     let created = done.results.first().and_then(|result| result.created);
-    let news = created.map(|id| format!("process {} is client #{id}", args.pid));
+    let news = created.map(|id| format!("{who} is client #{id}"));
     output::done(global, &done, news.as_deref())?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub fn release(global: &Global, args: &ReleaseArgs) -> Result<ExitCode, CliError> {
-    let client = match numbers::pid(&args.client) {
-        Ok(pid) => format!("pid:{pid}"),
-        Err(_) => args.client.clone(),
-    };
-    let done =
-        session::connect(global)?.operate(Operation::Release { client: CurrencyRef(client) })?;
+    let client = client_ref(&args.client);
+    let done = session::connect(global)?.operate(Operation::Release { client })?;
     output::done(global, &done, None)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The client that a text names; a bare number is a process.
+pub fn client_ref(text: &str) -> CurrencyRef {
+    match numbers::pid(text) {
+        Ok(pid) => CurrencyRef(format!("pid:{pid}")),
+        Err(_) => CurrencyRef(text.to_owned()),
+    }
 }

@@ -8,7 +8,7 @@ use clap::Args;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
-use wire::{Amount, Client, ClientError, CurrencyRef, Operation, TicketKind};
+use wire::{Amount, Class, Client, ClientError, CurrencyRef, Operation, TicketKind};
 
 /// What a client gets where nothing else is said.
 pub const DEFAULT_TICKETS: u64 = 1000;
@@ -34,6 +34,9 @@ pub struct RunArgs {
     /// Of what: cpu, memory, disk:DEVICE or net:INTERFACE
     #[arg(long, default_value = "cpu")]
     pub resource: String,
+    /// As a guest: it gets only what no other client wants (`allot guest`)
+    #[arg(long)]
+    pub guest: bool,
     /// Run it even where allotd does not take it
     #[arg(long)]
     pub anyway: bool,
@@ -49,8 +52,14 @@ pub struct RunArgs {
 
 pub fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, CliError> {
     let funding = funding(args.tickets, args.hard, &args.resource);
-    let taken = session::connect(global)
-        .and_then(|client| take_self(&client, args.from.as_deref(), funding));
+    let taken = session::connect(global).and_then(|client| {
+        take_self(&client, args.from.as_deref(), funding)?;
+        if args.guest {
+            let guest = Operation::SetClass { client: None, class: Class::Guest };
+            client.operate(guest).map_err(CliError::from)?;
+        }
+        Ok(())
+    });
     become_command(taken, &args.command, args.anyway.into())
 }
 

@@ -2,13 +2,13 @@
 
 use crate::cli::Global;
 use crate::error::CliError;
-use crate::graph::{Graph, label, value};
+use crate::graph::{Graph, label, member_label, value};
 use crate::style::{Style, Table, Tone, clean, percent};
 use crate::{output, session};
 use clap::Args;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
-use wire::{CurrencyView, LedgerView, Nature, TicketKind, TicketView};
+use wire::{Class, CurrencyView, LedgerView, Nature, TicketKind, TicketView};
 
 /// A currency's hard tickets are thousandths; what is left of them is its soft tickets' (paper
 /// 1, 3.3, figure 4).
@@ -190,6 +190,7 @@ impl<'a> Drawing<'a> {
         };
         let tickets = match by {
             Some(ticket) if ticket.kind == TicketKind::Hard => format!("{} hard", ticket.amount),
+            Some(ticket) if ticket.kind == TicketKind::Transfer => "lent".to_owned(),
             Some(ticket) => ticket.amount.to_string(),
             None => String::new(),
         };
@@ -198,6 +199,25 @@ impl<'a> Drawing<'a> {
             notes.push("frozen".to_owned());
         } else if one.nature == Nature::Client && worth.is_some() && !active {
             notes.push("asleep".to_owned());
+        }
+        if one.class == Class::Guest {
+            notes.push("guest".to_owned());
+        }
+        if self
+            .graph
+            .issued(one.id)
+            .iter()
+            .any(|ticket| ticket.kind == TicketKind::Transfer && self.is_mine(ticket))
+        {
+            notes.push("lends all it has".to_owned());
+        }
+        if let Some(client) = one.joined.and_then(|id| self.graph.get(id)) {
+            notes.push(format!("consumes as {}", label(client)));
+        }
+        match one.members.as_slice() {
+            [] => {}
+            [only] => notes.push(format!("with {}", member_label(only))),
+            several => notes.push(format!("with {} others", several.len())),
         }
         if let Some(lent) = worth.map(|worth| worth.lent).filter(|lent| *lent > 0) {
             notes.push(format!("{lent} lent"));

@@ -1,21 +1,61 @@
-//! The enforcer of cpu tickets, in the words of the interface.
+//! The enforcer of cpu tickets: which one, and what it says in the words of the interface.
 
 use crate::options::{EnforcerName, HoldName, Options};
 use crate::view::part;
+use enforce::scx::{Scx, ScxOptions, Trace};
 use enforce::{
-    Applied, ClientState, EnforceError, Enforcer, Guardian, Hold, Plan, UserLevel, UserLevelOptions,
+    Applied, Cgroup, CgroupOptions, ClientState, EnforceError, Enforcer, Guardian, Hold, Plan,
+    UserLevel, UserLevelOptions,
 };
 use ledger::{CurrencyId, ProcessIdentity};
+use policy::PolicyName;
 use std::collections::VecDeque;
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use wire::{ClientSample, EnforcerView, Sample};
 
 /// How many of the latest drifts are shown.
 const DRIFTS_SHOWN: usize = 20;
+/// Between draws where nothing is said: switching processes from user space costs too much for
+/// the kernel's.
+const USER_LEVEL_QUANTUM_NS: u64 = 10_000_000;
+
+/// Why nobody enforces.
+#[derive(Debug, thiserror::Error)]
+pub enum CpuError {
+    /// The enforcer.
+    #[error(transparent)]
+    Enforce(#[from] EnforceError),
+    /// The cgroup tree.
+    #[error(transparent)]
+    NoCgroup(#[from] enforce::cgroup::NoCgroup),
+    /// They schedule everybody.
+    #[error("{0} shares the whole machine, and a private allotd only what it is given")]
+    NotPrivate(&'static str),
+}
+
+/// One that runs.
+enum Running {
+    SchedExt(Scx),
+    Cgroup(Cgroup),
+    UserLevel(UserLevel),
+}
+
+impl Running {
+    fn enforcer(&mut self) -> &mut dyn Enforcer {
+        match self {
+            Running::SchedExt(enforcer) => enforcer,
+            Running::Cgroup(enforcer) => enforcer,
+            Running::UserLevel(enforcer) => enforcer,
+        }
+    }
+}
 
 /// What enforces cpu tickets, if anything does.
 pub struct Cpu {
-    enforcer: Option<Box<dyn Enforcer>>,
+    running: Option<Running>,
+    options: Options,
+    registry: PathBuf,
     view: EnforcerView,
     drift: VecDeque<String>,
 }
@@ -25,55 +65,192 @@ impl Cpu {
     ///
     /// # Errors
     /// When it cannot be started; nothing was touched then.
-    pub fn start(options: &Options, registry: &Path) -> Result<Cpu, EnforceError> {
-        let seed = options.seed.unwrap_or_else(a_seed);
+    pub fn start(options: &Options, registry: &Path) -> Result<Cpu, CpuError> {
         let view = EnforcerView {
             name: "none".to_owned(),
             why: "started with --enforcer none".to_owned(),
             policy: options.policy.to_string(),
-            seed,
-            quantum_ns: options.quantum_ms * 1_000_000,
+            seed: options.seed.unwrap_or_else(a_seed),
+            quantum_ns: 0,
             cpus: Vec::new(),
             hold: "none".to_owned(),
             generation: 0,
             drift: Vec::new(),
         };
-        if options.enforcer == EnforcerName::None {
-            return Ok(Cpu { enforcer: None, view, drift: VecDeque::new() });
+        let mut cpu = Cpu {
+            running: None,
+            options: options.clone(),
+            registry: registry.to_owned(),
+            view,
+            drift: VecDeque::new(),
+        };
+        match options.enforcer {
+            EnforcerName::None => {}
+            EnforcerName::Auto => cpu.take_best(&candidates(options.user), Vec::new())?,
+            asked => {
+                if options.user && asked != EnforcerName::UserLevel {
+                    return Err(CpuError::NotPrivate(asked.as_str()));
+                }
+                cpu.take(asked)?;
+                "asked for with --enforcer".clone_into(&mut cpu.view.why);
+            }
         }
-        let hold = match options.hold {
-            HoldName::Auto => Hold::Auto,
-            HoldName::Idle => Hold::Idle,
-            HoldName::Stop => Hold::Stop,
+        Ok(cpu)
+    }
+
+    /// The first of these that can be had, the best first; why not those before it.
+    fn take_best(
+        &mut self,
+        candidates: &[EnforcerName],
+        mut refused: Vec<String>,
+    ) -> Result<(), CpuError> {
+        let mut last = None;
+        for name in candidates {
+            match self.take(*name) {
+                Ok(()) => {
+                    let best = match (name, self.options.user) {
+                        (EnforcerName::SchedExt, _) => "the kernel draws: the best there is",
+                        (_, true) => "a private allotd shares what it is given, from user space",
+                        (EnforcerName::Cgroup, false) => "the kernel's own weights",
+                        (_, false) => "works on any machine",
+                    };
+                    self.view.why = match refused.is_empty() {
+                        true => best.to_owned(),
+                        false => format!("{best}; not {}", refused.join("; not ")),
+                    };
+                    return Ok(());
+                }
+                Err(error) => {
+                    refused.push(format!("{}: {}", name.as_str(), with_causes(&error)));
+                    last = Some(error);
+                }
+            }
+        }
+        Err(last.expect("the last of the candidates was refused"))
+    }
+
+    fn take(&mut self, name: EnforcerName) -> Result<(), CpuError> {
+        let quantum_ns = self.options.quantum_ms.map(|ms| ms * 1_000_000);
+        let policy = self.options.policy;
+        let seed = self.view.seed;
+        let program = || {
+            std::env::current_exe().map_err(|source| EnforceError::Os {
+                what: "find our own program, to start the guardian",
+                source,
+            })
         };
-        let cpus = options.cpus.as_ref().map(|list| list.0.clone());
-        let program = std::env::current_exe().map_err(|source| EnforceError::Os {
-            what: "find our own program, to start the guardian",
-            source,
-        })?;
-        let enforcer = UserLevel::start(UserLevelOptions {
-            quantum_ns: view.quantum_ns,
-            policy: options.policy,
-            seed,
-            cpus,
-            hold,
-            guardian: Guardian::start(&program, Some(registry))?,
-        })?;
-        let view = EnforcerView {
-            name: enforcer.name().to_owned(),
-            why: match options.enforcer {
-                EnforcerName::UserLevel => "asked for with --enforcer".to_owned(),
-                _ => "works on any machine; the best that this version has".to_owned(),
-            },
-            cpus: enforcer.cpus().to_vec(),
-            ..view
+        let registry = |of: &str| {
+            let mut path = OsString::from(&self.registry);
+            path.push(of);
+            PathBuf::from(path)
         };
-        Ok(Cpu { enforcer: Some(Box::new(enforcer)), view, drift: VecDeque::new() })
+        let all_cpus = || (0..u32::MAX).take(observe::machine().cpus_online).collect();
+        let (running, quantum_ns, cpus) = match name {
+            EnforcerName::SchedExt => {
+                let mut wanted = ScxOptions { policy, seed, ..ScxOptions::default() };
+                wanted.transfers = !self.options.no_transfer;
+                wanted.quantum_ns = quantum_ns.unwrap_or(wanted.quantum_ns);
+                let quantum_ns = wanted.quantum_ns;
+                enforce::scx::available()
+                    .map_err(enforce::scx::LoadError::from)
+                    .map_err(EnforceError::from)?;
+                (Running::SchedExt(Scx::start(wanted)?), quantum_ns, all_cpus())
+            }
+            EnforcerName::Cgroup => {
+                let root = enforce::cgroup::available()?;
+                let wanted = CgroupOptions::new(root, program()?, registry(".cgroups"));
+                let quantum_ns = wanted.period_ns;
+                (Running::Cgroup(Cgroup::start(wanted)?), quantum_ns, all_cpus())
+            }
+            EnforcerName::Auto | EnforcerName::UserLevel | EnforcerName::None => {
+                let hold = match self.options.hold {
+                    HoldName::Auto => Hold::Auto,
+                    HoldName::Idle => Hold::Idle,
+                    HoldName::Stop => Hold::Stop,
+                };
+                let quantum_ns = quantum_ns.unwrap_or(USER_LEVEL_QUANTUM_NS);
+                let enforcer = UserLevel::start(UserLevelOptions {
+                    quantum_ns,
+                    policy,
+                    seed,
+                    cpus: self.options.cpus.as_ref().map(|list| list.0.clone()),
+                    hold,
+                    guardian: Guardian::start(&program()?, Some(&registry("")))
+                        .map_err(EnforceError::from)?,
+                })?;
+                let cpus = enforcer.cpus().to_vec();
+                (Running::UserLevel(enforcer), quantum_ns, cpus)
+            }
+        };
+        self.running = Some(running);
+        name.as_str().clone_into(&mut self.view.name);
+        "none".clone_into(&mut self.view.hold);
+        (self.view.quantum_ns, self.view.cpus) = (quantum_ns, cpus);
+        Ok(())
+    }
+
+    /// Where the enforcer has given up, the next best takes its place; answers what happened. It
+    /// has to be given a plan then.
+    pub fn replace_if_it_gave_up(&mut self) -> Option<String> {
+        let Some(Running::SchedExt(scx)) = &self.running else { return None };
+        let why = scx.gave_up()?.to_owned();
+        let refused = vec![format!("sched-ext: {why}")];
+        // Its thread ends, and with it whatever it still had.
+        self.running = None;
+        let rest = [EnforcerName::Cgroup, EnforcerName::UserLevel];
+        let next = match self.take_best(&rest, refused) {
+            Ok(()) => format!("{} goes on", self.view.name),
+            Err(error) => {
+                "none".clone_into(&mut self.view.name);
+                self.view.why = with_causes(&error);
+                format!("nobody enforces: {}", with_causes(&error))
+            }
+        };
+        Some(format!("sched-ext gave up: {why}; {next}"))
     }
 
     /// Whether somebody enforces.
     pub fn is_enforced(&self) -> bool {
-        self.enforcer.is_some()
+        self.running.is_some()
+    }
+
+    /// Whether it schedules everybody, the kernel's own threads too.
+    pub fn has_everybody(&self) -> bool {
+        matches!(self.running, Some(Running::SchedExt(_)))
+    }
+
+    /// Who draws.
+    pub fn policy(&self) -> wire::PolicyView {
+        wire::PolicyView { policy: self.view.policy.clone(), enforcer: self.view.name.clone() }
+    }
+
+    /// Let another draw from now on.
+    ///
+    /// # Errors
+    /// When the enforcer cannot, in words.
+    pub fn set_policy(&mut self, policy: PolicyName) -> Result<(), String> {
+        let name = self.view.name.clone();
+        let running = self.running.as_mut().ok_or("nobody enforces: there is no policy to set")?;
+        running.enforcer().set_policy(policy).map_err(|error| format!("{name}: {error}"))?;
+        // What takes its place draws by it too.
+        self.options.policy = policy;
+        self.view.policy = policy.to_string();
+        Ok(())
+    }
+
+    /// Every choice from now on.
+    ///
+    /// # Errors
+    /// When the enforcer has no trace, in words.
+    pub fn trace(&mut self) -> Result<Trace, String> {
+        match &mut self.running {
+            Some(Running::SchedExt(scx)) => scx.trace().map_err(|error| error.to_string()),
+            _ => Err(format!(
+                "the enforcer `{}` has no trace: only sched-ext tells each choice; `allot top` \
+                 counts wins",
+                self.view.name
+            )),
+        }
     }
 
     /// Follow a plan.
@@ -81,15 +258,15 @@ impl Cpu {
     /// # Errors
     /// When it is refused, in words.
     pub fn apply(&mut self, plan: Plan) -> Result<(), String> {
-        let Some(enforcer) = &mut self.enforcer else { return Ok(()) };
+        let Some(running) = &mut self.running else { return Ok(()) };
         self.view.generation = plan.generation;
-        enforcer.apply(plan).map_err(|error| error.to_string())
+        running.enforcer().apply(plan).map_err(|error| error.to_string())
     }
 
     /// A client forked.
     pub fn note_fork(&mut self, parent: ProcessIdentity, child: ProcessIdentity) {
-        if let Some(enforcer) = &mut self.enforcer {
-            enforcer.note_fork(parent, child);
+        if let Some(running) = &mut self.running {
+            running.enforcer().note_fork(parent, child);
         }
     }
 
@@ -106,7 +283,8 @@ impl Cpu {
         let applied = self.read_back();
         let notes = applied.iter().flat_map(|applied| &applied.clients).filter_map(|client| {
             let note = client.note.as_ref()?;
-            Some(format!("{}: {note}", client.founder))
+            // Only the kernel's scheduler has those; elsewhere nobody expects it.
+            (!client.founder.outlives_boot()).then(|| format!("{}: {note}", client.founder))
         });
         let drift = notes.chain(self.drift.iter().cloned()).collect();
         EnforcerView { drift, ..self.view.clone() }
@@ -121,7 +299,8 @@ impl Cpu {
 
     /// What was measured. Commands are left empty.
     pub fn sample(&mut self) -> Sample {
-        let measured = self.enforcer.as_mut().and_then(|enforcer| enforcer.take_sample().ok());
+        let running = self.running.as_mut();
+        let measured = running.and_then(|running| running.enforcer().take_sample().ok());
         let Some(measured) = measured else {
             return Sample {
                 at_ns: 0,
@@ -134,6 +313,7 @@ impl Cpu {
             };
         };
         let one_seat = policy::ONE_SEAT as f64;
+        let quantum_ns = self.view.quantum_ns;
         Sample {
             at_ns: measured.at_ns,
             seats: u32::try_from(measured.seats).unwrap_or(u32::MAX),
@@ -155,6 +335,8 @@ impl Cpu {
                     used_ns: client.used_ns,
                     wins: client.wins,
                     draws: client.draws,
+                    slice_used: (client.wins > 0)
+                        .then(|| client.used_ns as f64 / client.wins as f64 / quantum_ns as f64),
                 })
                 .collect(),
         }
@@ -162,18 +344,20 @@ impl Cpu {
 
     /// Give everything back and end.
     pub fn end(&mut self) {
-        if let Some(mut enforcer) = self.enforcer.take()
-            && let Err(error) = enforcer.revert()
+        if let Some(mut running) = self.running.take()
+            && let Err(error) = running.enforcer().revert()
         {
             tracing::warn!("while giving everything back: {error}");
         }
     }
 
     fn read_back(&mut self) -> Option<Applied> {
-        let applied = self.enforcer.as_mut()?.read_back();
+        let applied = self.running.as_mut()?.enforcer().read_back();
         match applied {
             Ok(applied) => {
-                self.view.hold = applied.hold.to_string();
+                if matches!(self.running, Some(Running::UserLevel(_))) {
+                    self.view.hold = applied.hold.to_string();
+                }
                 self.drift.extend(applied.drift.iter().map(ToString::to_string));
                 let excess = self.drift.len().saturating_sub(DRIFTS_SHOWN);
                 self.drift.drain(..excess);
@@ -188,6 +372,20 @@ impl Cpu {
             }
         }
     }
+}
+
+/// What `auto` tries, the best first.
+fn candidates(is_private: bool) -> Vec<EnforcerName> {
+    match is_private {
+        true => vec![EnforcerName::UserLevel],
+        false => vec![EnforcerName::SchedExt, EnforcerName::Cgroup, EnforcerName::UserLevel],
+    }
+}
+
+/// An error with all its causes, where the innermost is what the kernel said.
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 fn state(state: ClientState) -> wire::ClientState {

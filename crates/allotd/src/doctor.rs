@@ -1,5 +1,8 @@
 //! What this machine offers, and what allot makes of it.
 
+use crate::cpu::with_causes;
+use enforce::cgroup::NoCgroup;
+use enforce::scx::WhyNot;
 use observe::{CgroupLayout, MachineFacts};
 use wire::{Check, Doctor, DoctorResource, Status};
 
@@ -9,6 +12,8 @@ pub struct Findings {
     hold: (String, String),
     life: Result<String, String>,
     groups: (bool, String),
+    sched_ext: Result<String, String>,
+    cgroup: Result<String, String>,
 }
 
 impl Findings {
@@ -22,6 +27,10 @@ impl Findings {
             hold: (hold.to_string(), why),
             life,
             groups: enforce::scheduling_groups(),
+            sched_ext: sched_ext(),
+            cgroup: enforce::cgroup::available()
+                .map(|root| root.to_string())
+                .map_err(|error| format!("{}; {}", with_causes(&error), cgroup_advice(&error))),
         }
     }
 
@@ -47,11 +56,17 @@ impl Findings {
                 enforcer: status.cpu.name.clone(),
                 why: status.cpu.why.clone(),
             },
-            None => DoctorResource {
-                resource: "cpu".to_owned(),
-                enforcer: "user-level".to_owned(),
-                why: format!("losers wait in `{hold}`: {why}"),
-            },
+            None => {
+                let (enforcer, why) = match (&self.sched_ext, &self.cgroup) {
+                    (Ok(says), _) => ("sched-ext", says.clone()),
+                    (Err(no), Ok(says)) => ("cgroup", format!("{says}; not sched-ext: {no}")),
+                    (Err(no), Err(nor)) => {
+                        let waits = format!("losers wait in `{hold}`: {why}");
+                        ("user-level", format!("{waits}; not sched-ext: {no}; not cgroup: {nor}"))
+                    }
+                };
+                DoctorResource { resource: "cpu".to_owned(), enforcer: enforcer.to_owned(), why }
+            }
         };
         let none = |resource: &str| DoctorResource {
             resource: resource.to_owned(),
@@ -70,16 +85,9 @@ impl Findings {
                 ok: self.life.is_ok(),
                 says: self.life.clone().unwrap_or_else(|error| error),
             },
-            Check {
-                name: "sched_ext".to_owned(),
-                ok: self.machine.has_sched_ext,
-                says: if self.machine.has_sched_ext {
-                    "the kernel can load schedulers; this version does not use it yet".to_owned()
-                } else {
-                    "the kernel cannot load schedulers; the user-level lottery is used".to_owned()
-                },
-            },
-            self.cgroup(),
+            check("sched_ext", &self.sched_ext),
+            check("cgroup weights", &self.cgroup),
+            self.cgroup_layout(),
             Check {
                 name: "scheduling groups".to_owned(),
                 ok: self.groups.0,
@@ -101,7 +109,7 @@ impl Findings {
         Doctor { machine: self.machine_line(), resources, checks }
     }
 
-    fn cgroup(&self) -> Check {
+    fn cgroup_layout(&self) -> Check {
         let (ok, says) = match &self.machine.cgroup {
             CgroupLayout::None => (false, "no cgroup tree is mounted".to_owned()),
             CgroupLayout::V2 { mount, controllers } => {
@@ -116,5 +124,47 @@ impl Findings {
             ),
         };
         Check { name: "cgroup".to_owned(), ok, says }
+    }
+}
+
+fn check(name: &str, found: &Result<String, String>) -> Check {
+    let (ok, says) = match found {
+        Ok(says) => (true, says.clone()),
+        Err(says) => (false, says.clone()),
+    };
+    Check { name: name.to_owned(), ok, says }
+}
+
+/// What the kernel's scheduler would be like, or why there is none and what to do.
+fn sched_ext() -> Result<String, String> {
+    let facts = enforce::scx::available().map_err(|why| {
+        let advice = match &why {
+            WhyNot::NoSchedExt { .. } => {
+                "a kernel since 6.12 with CONFIG_SCHED_CLASS_EXT=y has it (Debian 13, Ubuntu 25.04)"
+            }
+            WhyNot::NoBtf { .. } => "it takes a kernel with CONFIG_DEBUG_INFO_BTF=y",
+            WhyNot::BrokenBtf { .. } => "any other build of the kernel will do",
+            WhyNot::NotPrivileged => "start allotd as root, without --user",
+            WhyNot::Occupied { .. } => "stop it, and start allotd again",
+        };
+        format!("{why}; {advice}")
+    })?;
+    let lends = match facts.has_lock_tracepoints {
+        true => "who waits for a lock of the kernel lends its tickets",
+        false => "without the tracepoints of locks: who waits for one lends nothing",
+    };
+    Ok(format!("kernel {} can run allot's scheduler; {lends}", facts.release))
+}
+
+fn cgroup_advice(why: &NoCgroup) -> &'static str {
+    match why {
+        NoCgroup::NoTree => "mount -t cgroup2 none /sys/fs/cgroup",
+        NoCgroup::BoundToV1 => "boot with systemd.unified_cgroup_hierarchy=1 or cgroup_no_v1=all",
+        NoCgroup::NoController(_) => "it takes a kernel with CONFIG_CGROUP_SCHED=y",
+        NoCgroup::NotRoot => "start allotd as root, without --user",
+        NoCgroup::ReadOnly(_) => "give the container a tree that it may write",
+        NoCgroup::Occupied(_) => "move its processes into a cgroup below it first",
+        NoCgroup::NoBus(_) => "start D-Bus, or see why `busctl status` fails",
+        NoCgroup::Kernel(_) => "see the kernel's log",
     }
 }

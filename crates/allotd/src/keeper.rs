@@ -5,25 +5,28 @@
 //! and enforced. If they cannot be made durable, the whole round is undone and refused.
 
 use crate::cpu::Cpu;
+use crate::members::{self, Cgroups};
 use crate::names::Names;
 use crate::policy_file::FundingPolicy;
 use crate::resolve::{Found, Resolver, look, placements};
-use crate::trouble::{not_durable, refused};
+use crate::trouble::{not_durable, refused, trouble};
 use crate::view::{Commands, event, ledger_view};
+use enforce::scx::Trace;
 use journal::{Entry, Journal, JournalError};
 use ledger::{
-    Authority, Caller, Change, CurrencyId, Intent, Ledger, Nature, Placements, PolicyKey,
+    Authority, Caller, Change, CurrencyId, Intent, Ledger, Member, Nature, Placements, PolicyKey,
     ProcessIdentity, Resource,
 };
 use observe::{LifeEvent, ProcessHandle, ProcessRef};
+use policy::PolicyName;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{broadcast, oneshot};
 use valuation::Graph;
 use wire::{
-    ErrorBody, Event, EventKind, LedgerView, Operation, OperationResult, OperationsDone, Sample,
-    Status, Trouble,
+    ErrorBody, Event, EventKind, LedgerView, Operation, OperationResult, OperationsDone,
+    PolicyView, Sample, Status, Trouble,
 };
 
 /// The most requests of one round, so that nobody waits for ever to be acknowledged.
@@ -67,6 +70,19 @@ pub enum Request {
     Sample(Reply<Sample>),
     /// The next [`EVENTS_PAGE`] events after a journal number, as far as they are kept.
     Events(u64, Reply<Result<Vec<Event>, ErrorBody>>),
+    /// Who draws.
+    Policy(Reply<PolicyView>),
+    /// Let another draw.
+    SetPolicy {
+        /// Who asks.
+        caller: Caller,
+        /// From now on.
+        policy: PolicyName,
+        /// Where the answer goes.
+        reply: Reply<Result<PolicyView, Trouble>>,
+    },
+    /// What the scheduler does from now on.
+    Trace(Caller, Reply<Result<Trace, Trouble>>),
     /// Give everything back and end.
     Stop,
 }
@@ -108,6 +124,9 @@ struct Running {
     cpu: Graph,
     names: Names,
     commands: Commands,
+    cgroups: Cgroups,
+    // The last thread or cgroup whose life was looked at.
+    looked_at: Option<Member>,
     released: BTreeSet<ProcessIdentity>,
     generation: u64,
     must_sweep: bool,
@@ -125,16 +144,20 @@ impl Keeper {
             Some(_) => released(&self.journal),
             None => BTreeSet::new(),
         };
+        let cgroups = Cgroups::look(&self.ledger);
         let mut running = Running {
             keeper: self,
             cpu,
             names: Names::default(),
             commands: Commands::new(),
+            cgroups,
+            looked_at: None,
             released,
             generation: 0,
             must_sweep: true,
             swept: None,
         };
+        running.ensure_everybodys();
         running.sweep_if_needed();
         running.enforce();
         running.serve(&requests);
@@ -143,6 +166,22 @@ impl Keeper {
 }
 
 impl Running {
+    /// Where the kernel's scheduler has everybody, the kernel's threads and the processes that
+    /// nobody manages are clients like others.
+    fn ensure_everybodys(&mut self) {
+        let Some(policy) = &self.keeper.policy else { return };
+        if !self.keeper.enforcer.has_everybody() {
+            return;
+        }
+        let mut round = Round { entries: Vec::new(), waiting: Vec::new() };
+        for (member, funding) in policy.everybodys() {
+            if self.keeper.ledger.founded_by(&member).is_none() {
+                self.observe(Intent::Ensure { member, funding }, &mut round.entries);
+            }
+        }
+        self.finish(round);
+    }
+
     fn serve(&mut self, requests: &Receiver<Request>) {
         let mut looked = Instant::now();
         loop {
@@ -311,6 +350,7 @@ impl Running {
             caller,
             policy: self.keeper.policy.as_ref(),
             names: &mut self.names,
+            cgroups: &mut self.cgroups,
         };
         let (intent, command) = resolver.intent(operation)?;
         let releases = match &intent {
@@ -362,8 +402,8 @@ impl Running {
     fn life(&mut self, happened: &LifeEvent, entries: &mut Vec<Entry>) {
         match happened {
             LifeEvent::Fork { parent, child } => {
-                let known = parent.identity.and_then(|it| self.keeper.ledger.client_of(it));
-                if (known.is_some() || self.keeper.policy.is_some())
+                let known = parent.identity.is_some_and(|it| self.consumes(it));
+                if (known || self.keeper.policy.is_some())
                     && let Some(child) = open(child)
                 {
                     self.arrived(&child, parent.identity, entries);
@@ -386,7 +426,8 @@ impl Running {
                 // A reaped process may have lost its start time; its number is good enough to
                 // find it among the clients, since the number was its own until now.
                 let gone = process.identity.or_else(|| self.client_numbered(process.pid));
-                if let Some(process) = gone.filter(|it| self.client(*it)) {
+                // What its threads were part of is found by the next look around.
+                if let Some(process) = gone.filter(|it| self.consumes(*it)) {
                     self.observe(Intent::Exit { member: process.into() }, entries);
                     self.commands.remove(&process);
                 }
@@ -401,6 +442,11 @@ impl Running {
 
     fn client(&self, process: ProcessIdentity) -> bool {
         self.keeper.ledger.client_of(process).is_some()
+    }
+
+    /// Whether a process has founded or joined a client.
+    fn consumes(&self, process: ProcessIdentity) -> bool {
+        self.keeper.ledger.client_of_member(&process.into()).is_some()
     }
 
     fn client_numbered(&self, pid: u32) -> Option<ProcessIdentity> {
@@ -426,7 +472,7 @@ impl Running {
         }
         // The spared are never managed, even when the shell that started allotd is a client.
         let Ok(Found { client, command, spared: None }) = look(handle) else { return };
-        let parent = parent.filter(|parent| self.client(*parent));
+        let parent = parent.filter(|parent| self.consumes(*parent));
         let placements = self.place(client.uid, client.gid);
         // A child that became another user's before it was seen belongs to that user now.
         let intent = match (parent, placements) {
@@ -454,11 +500,15 @@ impl Running {
 
     fn user_changed(&mut self, handle: &ProcessHandle, entries: &mut Vec<Entry>) {
         let process = handle.identity();
+        let Ok(Found { client, .. }) = look(handle) else { return };
         let Some(id) = self.keeper.ledger.client_of(process) else {
+            // What the former user had joined ends.
+            if self.consumes(process) {
+                self.observe(Intent::UserChanged { client, placements: None }, entries);
+            }
             self.arrived(handle, None, entries);
             return;
         };
-        let Ok(Found { client, .. }) = look(handle) else { return };
         let record = &self.keeper.ledger.currency(id).expect("a client exists").record;
         let (uid, gid) = (record.owner, record.group);
         if (uid, gid) == (client.uid, client.gid) {
@@ -530,7 +580,10 @@ impl Running {
             self.keeper.watched_until_ticks = now;
         }
         let ledger = &self.keeper.ledger;
-        self.commands.retain(|process, _| ledger.client_of(*process).is_some());
+        let threads = ledger.clients().chain(ledger.joined()).map(|(member, _)| member);
+        let theirs: BTreeSet<ProcessIdentity> =
+            threads.filter_map(|member| member.within_process()).collect();
+        self.commands.retain(|process, _| theirs.contains(process));
     }
 
     /// Tell the enforcer how things are now.
@@ -559,6 +612,19 @@ impl Running {
     }
 
     fn look_around(&mut self) {
+        let gone = members::gone(&self.keeper.ledger, &self.cgroups, &mut self.looked_at);
+        if !gone.is_empty() {
+            let mut round = Round { entries: Vec::new(), waiting: Vec::new() };
+            for member in gone {
+                self.observe(Intent::Exit { member }, &mut round.entries);
+            }
+            self.finish(round);
+            self.cgroups.retain(&self.keeper.ledger);
+        }
+        if let Some(what) = self.keeper.enforcer.replace_if_it_gave_up() {
+            self.report(what);
+            self.enforce();
+        }
         for drift in self.keeper.enforcer.new_drift() {
             self.report(drift);
         }
@@ -569,6 +635,27 @@ impl Running {
         let (sequence, uid) = (None, None);
         let (at_unix_ms, kind) = (unix_ms(), EventKind::Daemon);
         let _ = self.keeper.events.send(Event { sequence, at_unix_ms, kind, uid, text });
+    }
+
+    fn set_policy(&mut self, caller: &Caller, policy: PolicyName) -> Result<PolicyView, Trouble> {
+        self.must_rule(caller, "change the policy")?;
+        let before = self.keeper.enforcer.policy().policy;
+        self.keeper.enforcer.set_policy(policy).map_err(|why| trouble("conflict", why))?;
+        if before != policy.as_str() {
+            self.report(format!(
+                "uid {} changed the policy: {policy} in place of {before}",
+                caller.uid
+            ));
+        }
+        Ok(self.keeper.enforcer.policy())
+    }
+
+    /// What concerns everybody is the superuser's, or whose allotd it is.
+    fn must_rule(&self, caller: &Caller, what: &str) -> Result<(), Trouble> {
+        match caller.uid == 0 || caller.uid == self.keeper.status.uid {
+            true => Ok(()),
+            false => Err(trouble("forbidden", format!("only the superuser may {what}"))),
+        }
     }
 
     fn read(&mut self, request: Request) {
@@ -596,6 +683,7 @@ impl Running {
                     sequence,
                     &mut self.names,
                     &self.commands,
+                    &self.cgroups,
                 );
                 let _ = reply.send(view);
             }
@@ -603,10 +691,12 @@ impl Running {
                 let mut sample = self.keeper.enforcer.sample();
                 for client in &mut sample.clients {
                     let currency = self.keeper.ledger.currency(CurrencyId(client.id));
-                    let process = currency.and_then(|currency| currency.process());
-                    let command = process.and_then(|process| self.commands.get(&process));
-                    client.command =
-                        command.cloned().unwrap_or_else(|| format!("pid {}", client.pid));
+                    if let Some(Nature::Client { founder, .. }) =
+                        currency.map(|currency| &currency.record.nature)
+                    {
+                        client.command =
+                            members::member_name(founder, &self.commands, &self.cgroups);
+                    }
                 }
                 let _ = reply.send(sample);
             }
@@ -616,6 +706,18 @@ impl Running {
                     .map(|entries| entries.iter().map(event).collect())
                     .map_err(|error| ErrorBody { error: not_durable(&error) });
                 let _ = reply.send(kept);
+            }
+            Request::Policy(reply) => {
+                let _ = reply.send(self.keeper.enforcer.policy());
+            }
+            Request::SetPolicy { caller, policy, reply } => {
+                let _ = reply.send(self.set_policy(&caller, policy));
+            }
+            Request::Trace(caller, reply) => {
+                let traced = self.must_rule(&caller, "trace every choice").and_then(|()| {
+                    self.keeper.enforcer.trace().map_err(|why| trouble("conflict", why))
+                });
+                let _ = reply.send(traced);
             }
             Request::Operate { .. } | Request::Life { .. } | Request::Stop => {
                 unreachable!("not a read")

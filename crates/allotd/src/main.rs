@@ -5,6 +5,7 @@ mod cpu;
 mod doctor;
 mod keeper;
 mod listener;
+mod members;
 mod names;
 mod options;
 mod policy_file;

@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// The daemon of allot: keeps the ledger and shares the machine by it.
-#[derive(Debug, Parser)]
+#[derive(Clone, Debug, Parser)]
 #[command(
     name = "allotd",
     version,
@@ -17,7 +17,7 @@ pub struct Options {
     #[command(subcommand)]
     pub command: Option<Command>,
     /// Be private: manage the processes that you are given and no others
-    #[arg(long, alias = "private")]
+    #[arg(long)]
     pub user: bool,
     /// Where the journal is kept [default: /var/lib/allot; private: $XDG_STATE_HOME/allot or
     /// ~/.local/state/allot]
@@ -36,20 +36,24 @@ pub struct Options {
     /// Of the policy's random numbers [default: from the system]
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Milliseconds between draws, 1 to 1000
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    pub quantum_ms: u64,
-    /// The CPUs to share out, as in 0,2-3 [default: all that allotd may use]
+    /// Milliseconds between draws, 1 to 1000; sched-ext: to 100 [default: 10; sched-ext: 4]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub quantum_ms: Option<u64>,
+    /// The CPUs to share out, as in 0,2-3, of user-level; the others share out all [default: all
+    /// that allotd may use]
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
     pub cpus: Option<CpuList>,
     /// Who enforces cpu tickets
     #[arg(long, value_enum, default_value_t = EnforcerName::Auto)]
     pub enforcer: EnforcerName,
-    /// How the losers of a draw wait
+    /// Who waits for a lock of the kernel does not lend its tickets to who holds it (sched-ext)
+    #[arg(long)]
+    pub no_transfer: bool,
+    /// How the losers of a draw wait (user-level)
     #[arg(long, value_enum, default_value_t = HoldName::Auto)]
     pub hold: HoldName,
     /// End when the process that started this one ends
-    #[arg(long, alias = "parent-watch")]
+    #[arg(long)]
     pub with_parent: bool,
     /// Put a damaged journal aside and go on with what of it is sound
     #[arg(long)]
@@ -73,12 +77,30 @@ pub enum Command {
 /// Who enforces cpu tickets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum EnforcerName {
-    /// The best that this machine offers
+    /// The best that this machine offers: sched-ext, else cgroup, else user-level; a private
+    /// allotd has user-level
     Auto,
+    /// The kernel: it draws at every wake-up and every quantum, among all threads of the machine
+    SchedExt,
+    /// The kernel's own weights, by cgroup v2
+    Cgroup,
     /// A lottery over real processes, in user space
     UserLevel,
     /// Nobody: the ledger is kept and nothing is touched
     None,
+}
+
+impl EnforcerName {
+    /// As users write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EnforcerName::Auto => "auto",
+            EnforcerName::SchedExt => "sched-ext",
+            EnforcerName::Cgroup => "cgroup",
+            EnforcerName::UserLevel => "user-level",
+            EnforcerName::None => "none",
+        }
+    }
 }
 
 /// How the losers of a draw wait.

@@ -3,10 +3,15 @@
 //! A TOML file, read once at the start. Rules are tried in their order, then `[system]`, then
 //! `[users]`; the first that matches decides. Whom none matches is not managed.
 
-use ledger::{Funding, Mode, Placement, Placements, PolicyKey, Resource, Rights, TicketKind};
+use ledger::{
+    Funding, Member, Mode, Placement, Placements, PolicyKey, Resource, Rights, TicketKind,
+};
 use serde::Deserialize;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+
+/// Thousandths of the machine for the kernel's threads.
+const KERNEL_HARD: u64 = 100;
 
 /// Who a process belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,7 +54,20 @@ pub struct FundingPolicy {
     system: Option<SystemRule>,
     users: Option<UsersRule>,
     processes: ProcessRule,
+    kernel: Everybodys,
+    rest: Everybodys,
     rule: Vec<Rule>,
+}
+
+/// What one of the clients is made with that are everybody's: the kernel's threads, and the
+/// processes that nobody manages. Where neither is given, the default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Everybodys {
+    /// Soft base tickets.
+    cpu: Option<u64>,
+    /// A hard ticket from base, in thousandths.
+    hard: Option<u64>,
 }
 
 /// System services: one currency with a floor that users' tickets cannot take.
@@ -130,6 +148,8 @@ impl Default for FundingPolicy {
             system: Some(SystemRule::default()),
             users: Some(UsersRule::default()),
             processes: ProcessRule::default(),
+            kernel: Everybodys::default(),
+            rest: Everybodys::default(),
             rule: Vec::new(),
         }
     }
@@ -183,11 +203,15 @@ impl FundingPolicy {
             #[serde(default)]
             processes: ProcessRule,
             #[serde(default)]
+            kernel: Everybodys,
+            #[serde(default)]
+            rest: Everybodys,
+            #[serde(default)]
             rule: Vec<Rule>,
         }
-        let File { system, users, processes, rule } =
+        let File { system, users, processes, kernel, rest, rule } =
             toml::from_str(text).map_err(|error| error.to_string())?;
-        let policy = FundingPolicy { system, users, processes, rule };
+        let policy = FundingPolicy { system, users, processes, kernel, rest, rule };
         policy.check()?;
         Ok(policy)
     }
@@ -203,6 +227,14 @@ impl FundingPolicy {
             soft("[users] cpu", users.cpu)?;
         }
         let mut hard = self.system.as_ref().map_or(0, |system| system.floor);
+        for (member, funding) in self.everybodys() {
+            for ticket in funding {
+                match ticket.kind {
+                    TicketKind::Hard => hard = hard.saturating_add(ticket.amount),
+                    _ => soft(&member.to_string(), ticket.amount)?,
+                }
+            }
+        }
         for rule in &self.rule {
             let name = &rule.name;
             if !usable(name) {
@@ -228,6 +260,22 @@ impl FundingPolicy {
             return Err(format!("the hard shares add up to {hard} thousandths; {total} are all"));
         }
         Ok(())
+    }
+
+    /// The clients that the kernel's scheduler needs besides processes', with what they are made
+    /// with: the kernel's threads have a tenth of the machine that nobody else's tickets can take,
+    /// for they work for everybody; all that nobody manages has as much as one user.
+    pub fn everybodys(&self) -> [(Member, Vec<Funding>); 2] {
+        let of = |given: &Everybodys, default: Funding| match (given.hard, given.cpu) {
+            (None, None) => vec![default],
+            (given_hard, given_soft) => {
+                given_hard.map(hard).into_iter().chain(given_soft.map(soft)).collect()
+            }
+        };
+        [
+            (Member::Kernel, of(&self.kernel, hard(KERNEL_HARD))),
+            (Member::Rest, of(&self.rest, soft(UsersRule::default().cpu))),
+        ]
     }
 
     /// Where a process of this user belongs; `None`: it is not managed.
@@ -384,7 +432,10 @@ mod tests {
         for (text, what) in [
             ("[users]\ncpus = 3", "cpus"),
             ("[system]\nuids = \"9-1\"", "9-1"),
-            ("[system]\nfloor = 800\n[[rule]]\nname=\"a\"\nuids=\"5\"\nhard=300", "1100"),
+            ("[system]\nfloor = 800\n[[rule]]\nname=\"a\"\nuids=\"5\"\nhard=300", "1200"),
+            ("[kernel]\nhard = 1001", "1001"),
+            ("[kernel]\nfloor = 1", "floor"),
+            ("[rest]\ncpu = 99999999999", "at most"),
             ("[[rule]]\nname=\"a\"\ncpu=1", "matches nobody"),
             ("[[rule]]\nname=\"a\"\nuids=\"5\"", "gives nothing"),
             ("[users]\ncpu = 99999999999", "at most"),
@@ -395,6 +446,18 @@ mod tests {
             let error = FundingPolicy::parse(text).expect_err(text);
             assert!(error.contains(what), "{text:?} gave {error:?}");
         }
+    }
+
+    #[test]
+    fn the_kernel_has_a_floor_and_the_rest_what_a_user_has() {
+        let default = FundingPolicy::default().everybodys();
+        assert_eq!(default[0], (Member::Kernel, vec![hard(100)]));
+        assert_eq!(default[1], (Member::Rest, vec![soft(1000)]));
+        let given = FundingPolicy::parse("[kernel]\ncpu = 5\n[rest]\nhard = 50\ncpu = 7\n")
+            .expect("a good policy")
+            .everybodys();
+        assert_eq!(given[0].1, [soft(5)]);
+        assert_eq!(given[1].1, [hard(50), soft(7)]);
     }
 
     #[test]

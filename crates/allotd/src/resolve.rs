@@ -1,14 +1,15 @@
 //! From what people write to what the ledger knows: names to currencies, pids to processes.
 
+use crate::members::{Cgroups, find_thread};
 use crate::names::Names;
 use crate::policy_file::{FundingPolicy, Who};
 use crate::trouble::trouble;
 use ledger::{
-    BASE, Caller, CurrencyId, Funding, Intent, Ledger, Mode, NewClient, Placements, PolicyKey,
-    ProcessIdentity, Refusal, Resource, Rights, Subject, TicketKind,
+    BASE, Caller, Class, CurrencyId, Funding, Intent, Ledger, Member, Mode, NewClient, Placements,
+    PolicyKey, ProcessIdentity, Refusal, Resource, Rights, Subject, TicketKind,
 };
 use observe::{ProcessError, ProcessHandle};
-use wire::{Amount, CurrencyRef, Operation, Trouble};
+use wire::{Amount, CurrencyRef, MemberRef, Operation, Trouble};
 
 /// The tickets of a new client where nothing else is said.
 const DEFAULT_AMOUNT: u64 = 1000;
@@ -33,6 +34,8 @@ pub struct Resolver<'a> {
     pub policy: Option<&'a FundingPolicy>,
     /// Of users and groups.
     pub names: &'a mut Names,
+    /// That are members, or may be.
+    pub cgroups: &'a mut Cgroups,
 }
 
 impl Resolver<'_> {
@@ -46,7 +49,7 @@ impl Resolver<'_> {
     ) -> Result<(Intent, Option<(ProcessIdentity, String)>), Trouble> {
         let mut command = None;
         let mut found = |found: Found| {
-            command = found.client.member.process().map(|process| (process, found.command));
+            command = found.client.member.within_process().map(|process| (process, found.command));
             found.client
         };
         let intent = match operation {
@@ -84,26 +87,39 @@ impl Resolver<'_> {
             },
             Operation::Adopt { pid, start_time_ticks, from, funding: amounts } => {
                 let client = found(self.process(pid, start_time_ticks)?);
-                let default = [Amount {
-                    resource: "cpu".to_owned(),
-                    kind: wire::TicketKind::Soft,
-                    amount: DEFAULT_AMOUNT,
-                }];
-                let amounts = amounts.as_deref().unwrap_or(&default);
-                Intent::Adopt {
-                    client,
-                    issuer: match from {
-                        Some(from) => self.currency(&from)?,
-                        None => self.own_currency(client.uid)?,
-                    },
-                    funding: amounts.iter().map(funding).collect::<Result<_, _>>()?,
-                }
+                self.adopt(client, from, amounts)?
             }
+            Operation::AdoptCgroup { cgroup, from, funding: amounts } => {
+                let client = self.cgroups.find(&cgroup)?;
+                self.adopt(client, from, amounts)?
+            }
+            Operation::Join { member, client } => Intent::Join {
+                client: self.currency(&client)?,
+                member: self.member(member).map(&mut found)?,
+            },
+            Operation::Leave { member } => {
+                Intent::Leave { member: self.member(member).map(&mut found)? }
+            }
+            Operation::SetClass { client, class } => Intent::SetClass {
+                client: self.client_or_own(client)?,
+                class: match class {
+                    wire::Class::Host => Class::Host,
+                    wire::Class::Guest => Class::Guest,
+                },
+            },
+            Operation::Transfer { from, to, resource } => Intent::Transfer {
+                lender: self.client_or_own(from)?,
+                holder: self.currency(&to)?,
+                resource: resource_or_cpu(resource)?,
+            },
+            Operation::TakeBack { from, resource } => Intent::TakeBack {
+                lender: self.client_or_own(from)?,
+                resource: resource_or_cpu(resource)?,
+            },
             Operation::Release { client } => Intent::Release { client: self.currency(&client)? },
             Operation::Nice { pid, resource, amount } => Intent::Nice {
                 client: found(self.process(pid, None)?),
-                resource: resource
-                    .map_or(Ok(Resource::Cpu), |text| text.parse().map_err(invalid))?,
+                resource: resource_or_cpu(resource)?,
                 amount,
             },
             Operation::SetBase { uid, amount } => {
@@ -132,6 +148,60 @@ impl Resolver<'_> {
         Ok((intent, command))
     }
 
+    fn adopt(
+        &mut self,
+        client: NewClient,
+        from: Option<CurrencyRef>,
+        amounts: Option<Vec<Amount>>,
+    ) -> Result<Intent, Trouble> {
+        let default = [Amount {
+            resource: "cpu".to_owned(),
+            kind: wire::TicketKind::Soft,
+            amount: DEFAULT_AMOUNT,
+        }];
+        let amounts = amounts.as_deref().unwrap_or(&default);
+        Ok(Intent::Adopt {
+            client,
+            issuer: match from {
+                Some(from) => self.currency(&from)?,
+                None => self.own_currency(client.uid)?,
+            },
+            funding: amounts.iter().map(funding).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Who is meant, and whose it is; the calling process where nobody is named.
+    fn member(&mut self, member: Option<MemberRef>) -> Result<Found, Trouble> {
+        match member {
+            None => self.process(None, None),
+            Some(MemberRef::Process(pid)) => self.process(Some(pid), None),
+            Some(MemberRef::Thread(tid)) => unless_spared(find_thread(tid)?),
+            Some(MemberRef::Cgroup(path)) => {
+                let client = self.cgroups.find(&path)?;
+                Ok(Found { client, command: String::new(), spared: None })
+            }
+        }
+    }
+
+    /// The client that is named, or that of the calling process.
+    fn client_or_own(&mut self, client: Option<CurrencyRef>) -> Result<CurrencyId, Trouble> {
+        match (client, self.caller.process) {
+            (Some(client), _) => self.currency(&client),
+            (None, Some(process)) => self.founded(process.into()),
+            (None, None) => Err(trouble("unknown", "the calling process is gone; name a client")),
+        }
+    }
+
+    /// The client that somebody has founded.
+    fn founded(&self, member: Member) -> Result<CurrencyId, Trouble> {
+        self.ledger.founded_by(&member).ok_or_else(|| {
+            crate::trouble::refused(&match member {
+                Member::Process(process) => Refusal::UnknownProcess(process),
+                member => Refusal::UnknownMember(member),
+            })
+        })
+    }
+
     /// The currency that a reference names.
     fn currency(&mut self, reference: &CurrencyRef) -> Result<CurrencyId, Trouble> {
         let text = reference.0.as_str();
@@ -145,12 +215,14 @@ impl Resolver<'_> {
             return if known { Ok(id) } else { Err(unknown(text)) };
         }
         match text.split_once(':') {
-            Some(("pid", pid)) => {
-                let pid = pid.parse();
-                let pid = pid.map_err(|_| trouble("invalid", format!("`{text}` names no pid")))?;
-                let process = identity(pid)?;
-                let client = self.ledger.client_of(process);
-                client.ok_or_else(|| crate::trouble::refused(&Refusal::UnknownProcess(process)))
+            Some(("pid", pid)) => self.founded(identity(number(text, pid)?)?.into()),
+            Some(("thread", tid)) => {
+                let thread = observe::thread(number(text, tid)?).map_err(no_process)?;
+                self.founded(Member::Thread(thread))
+            }
+            Some(("cgroup", path)) => {
+                let cgroup = self.cgroups.find(path)?.member;
+                self.founded(cgroup)
             }
             Some((user, name)) => {
                 let uid = self.names.uid_of(user);
@@ -162,6 +234,15 @@ impl Resolver<'_> {
     }
 
     fn by_name(&self, name: &str) -> Result<CurrencyId, Trouble> {
+        // Before all others of that name: whoever made one would be given what is meant for these.
+        let everybodys = match name {
+            "kernel" => self.ledger.founded_by(&Member::Kernel),
+            "rest" => self.ledger.founded_by(&Member::Rest),
+            _ => None,
+        };
+        if let Some(client) = everybodys {
+            return Ok(client);
+        }
         if let Some(own) = self.ledger.named(self.caller.uid, name) {
             return Ok(own);
         }
@@ -222,14 +303,17 @@ impl Resolver<'_> {
             let pid = process.pid;
             return Err(trouble("unknown", format!("pid {pid} is another process by now")));
         }
-        let found = look(&handle).map_err(no_process)?;
-        match found.spared {
-            Some(what) => {
-                let pid = process.pid;
-                Err(trouble("forbidden", format!("pid {pid} is {what}, which nobody may manage")))
-            }
-            None => Ok(found),
+        unless_spared(look(&handle).map_err(no_process)?)
+    }
+}
+
+/// Nobody manages what would hang the machine or allotd, nor a thread of it.
+fn unless_spared(found: Found) -> Result<Found, Trouble> {
+    match (found.spared, found.client.member.within_process()) {
+        (Some(what), Some(ProcessIdentity { pid, .. })) => {
+            Err(trouble("forbidden", format!("pid {pid} is {what}, which nobody may manage")))
         }
+        _ => Ok(found),
     }
 }
 
@@ -279,6 +363,14 @@ fn subject(text: &str) -> Result<Subject, Trouble> {
     }
 }
 
+fn number(whole: &str, part: &str) -> Result<u32, Trouble> {
+    part.parse().map_err(|_| trouble("invalid", format!("`{whole}` names no pid or thread")))
+}
+
+fn resource_or_cpu(resource: Option<String>) -> Result<Resource, Trouble> {
+    resource.map_or(Ok(Resource::Cpu), |text| text.parse().map_err(invalid))
+}
+
 fn funding(amount: &Amount) -> Result<Funding, Trouble> {
     let resource = amount.resource.parse().map_err(invalid)?;
     Ok(Funding { resource, kind: ticket_kind(amount.kind), amount: amount.amount })
@@ -300,6 +392,7 @@ fn unknown(reference: &str) -> Trouble {
     trouble("unknown", format!("there is no currency `{reference}`; `allot tree` shows all"))
 }
 
-fn no_process(error: ProcessError) -> Trouble {
+/// What went wrong with a process.
+pub fn no_process(error: ProcessError) -> Trouble {
     trouble("unknown", error.to_string())
 }

@@ -5,6 +5,7 @@ use crate::doctor;
 use crate::keeper::Request;
 use crate::listener::{Caller, Gate};
 use crate::trouble::trouble;
+use crate::view::part;
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Query, State};
 use axum::http::{StatusCode, header};
@@ -20,13 +21,17 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::OpenApi;
 use wire::{
-    Doctor, ErrorBody, Event, LedgerView, Operations, OperationsDone, Sample, Status, Trouble,
+    Doctor, ErrorBody, Event, LedgerView, Operations, OperationsDone, PolicyView, Sample,
+    SetPolicy, Status, TraceKind, TraceLine, Trouble,
 };
 
 /// The largest request.
 const BODY_MAX_BYTES: usize = 1 << 20;
 /// The most operations of one request.
 const OPERATIONS_MAX: usize = 1000;
+
+/// How often a trace is read.
+const TRACE_PAUSE: Duration = Duration::from_millis(50);
 
 /// What every request needs.
 #[derive(Clone)]
@@ -69,7 +74,10 @@ impl IntoResponse for Failure {
         description = "Shares a machine among its users by tickets. JSON over HTTP over a Unix \
                        socket; the caller is who the kernel says."
     ),
-    paths(status, ledger, sample, samples, events, doctor_, operations, openapi),
+    paths(
+        status, ledger, sample, samples, events, trace, doctor_, policy, set_policy, operations,
+        openapi
+    ),
     components(schemas(ErrorBody))
 )]
 pub struct Description;
@@ -82,7 +90,9 @@ pub fn router(shared: Shared) -> Router {
         .route("/v1/sample", get(sample))
         .route("/v1/samples", get(samples))
         .route("/v1/events", get(events))
+        .route("/v1/trace", get(trace))
         .route("/v1/doctor", get(doctor_))
+        .route("/v1/policy", get(policy).put(set_policy))
         .route("/v1/operations", post(operations))
         .route("/v1/openapi.json", get(openapi))
         .fallback(nothing_here)
@@ -273,6 +283,92 @@ async fn doctor_(State(shared): State<Shared>) -> Answer<Doctor> {
     Ok(Json(shared.doctor.report(Some(&status))))
 }
 
+#[derive(Deserialize)]
+struct TraceQuery {
+    client: Option<u64>,
+}
+
+/// What the scheduler does, choice by choice, one a line (paper 3, table 4). It makes every choice
+/// cost more: for the superuser, and the owner of a private allotd. A second reader ends the
+/// first's.
+#[utoipa::path(
+    get,
+    path = "/v1/trace",
+    params(("client" = Option<u64>, Query, description = "Of this client only")),
+    responses(
+        (status = 200, body = wire::TraceLine, content_type = "application/x-ndjson"),
+        (status = 403, body = ErrorBody),
+        (status = 409, body = ErrorBody, description = "This enforcer has no trace")
+    )
+)]
+async fn trace(
+    State(shared): State<Shared>,
+    ConnectInfo(Caller(caller)): ConnectInfo<Caller>,
+    query: Result<Query<TraceQuery>, axum::extract::rejection::QueryRejection>,
+) -> Result<Response, Failure> {
+    let Query(TraceQuery { client }) = query.map_err(bad_query)?;
+    let caller = known(caller)?;
+    let traced = ask(&shared, |reply| Request::Trace(caller, reply)).await?;
+    let mut trace = traced.map_err(Failure)?;
+    let (lines, body) = line_stream();
+    tokio::spawn(async move {
+        let mut ending = shared.ending.clone();
+        let mut every = tokio::time::interval(TRACE_PAUSE);
+        loop {
+            tokio::select! {
+                _ = every.tick() => {}
+                _ = ending.wait_for(|ending| *ending) => return,
+                () = lines.closed() => return,
+            }
+            let events = trace.ready();
+            let mut text = Vec::new();
+            for event in events.iter().filter(|event| client.is_none_or(|id| id == event.client.0))
+            {
+                text.extend_from_slice(&line(&trace_line(event)));
+            }
+            if !text.is_empty() && lines.send(Ok(Bytes::from(text))).await.is_err() {
+                return;
+            }
+        }
+    });
+    Ok(body)
+}
+
+/// Who draws.
+#[utoipa::path(get, path = "/v1/policy", responses((status = 200, body = PolicyView)))]
+async fn policy(State(shared): State<Shared>) -> Answer<PolicyView> {
+    ask(&shared, Request::Policy).await.map(Json)
+}
+
+/// Let another draw from now on, without a stop. For the superuser, and the owner of a private
+/// allotd.
+#[utoipa::path(
+    put,
+    path = "/v1/policy",
+    request_body = SetPolicy,
+    responses(
+        (status = 200, body = PolicyView),
+        (status = 400, body = ErrorBody, description = "No such policy"),
+        (status = 403, body = ErrorBody),
+        (status = 409, body = ErrorBody, description = "The enforcer cannot while it runs")
+    )
+)]
+async fn set_policy(
+    State(shared): State<Shared>,
+    ConnectInfo(Caller(caller)): ConnectInfo<Caller>,
+    body: Result<Bytes, axum::extract::rejection::BytesRejection>,
+) -> Answer<PolicyView> {
+    let invalid = |message: String| Failure(trouble("invalid", message));
+    let caller = known(caller)?;
+    let body = body.map_err(|error| invalid(format!("the request cannot be read: {error}")))?;
+    let SetPolicy { policy } = serde_json::from_slice(&body)
+        .map_err(|error| invalid(format!("the request names no policy: {error}")))?;
+    let policy =
+        policy.parse().map_err(|error: policy::UnknownPolicy| invalid(error.to_string()))?;
+    let set = ask(&shared, |reply| Request::SetPolicy { caller, policy, reply }).await?;
+    set.map(Json).map_err(Failure)
+}
+
 /// Do things in one step: all, or none.
 #[utoipa::path(
     post,
@@ -294,9 +390,7 @@ async fn operations(
     body: Result<Bytes, axum::extract::rejection::BytesRejection>,
 ) -> Answer<OperationsDone> {
     let invalid = |message: String| Failure(trouble("invalid", message));
-    let caller = caller.ok_or_else(|| {
-        Failure(trouble("forbidden", "the kernel does not say who you are; connect anew"))
-    })?;
+    let caller = known(caller)?;
     let body = body.map_err(|error| {
         invalid(format!("the request cannot be read (at most {BODY_MAX_BYTES} bytes): {error}"))
     })?;
@@ -318,6 +412,38 @@ async fn operations(
 )]
 async fn openapi() -> Json<utoipa::openapi::OpenApi> {
     Json(Description::openapi())
+}
+
+/// Who calls, where it matters.
+fn known(caller: Option<ledger::Caller>) -> Result<ledger::Caller, Failure> {
+    caller.ok_or_else(|| {
+        Failure(trouble("forbidden", "the kernel does not say who you are; connect anew"))
+    })
+}
+
+fn trace_line(event: &enforce::scx::Event) -> TraceLine {
+    use enforce::scx::EventKind;
+    TraceLine {
+        at_ns: event.at_ns,
+        kind: match event.kind {
+            EventKind::Join => TraceKind::Join,
+            EventKind::Queue => TraceKind::Queue,
+            EventKind::Win => TraceKind::Win,
+            EventKind::Charge => TraceKind::Charge,
+            EventKind::Leave => TraceKind::Leave,
+        },
+        client: event.client.0,
+        tid: event.tid,
+        cpu: event.cpu,
+        key: event.key,
+        value: part(event.value),
+        used_ns: event.used_ns,
+        due_ns: event.due_ns,
+        charged_ns: event.charged_ns,
+        drawn: event.drawn as f64 / f64::from(1 << 16),
+        virtual_ns: event.now,
+        number: event.seq,
+    }
 }
 
 fn bad_query(error: axum::extract::rejection::QueryRejection) -> Failure {

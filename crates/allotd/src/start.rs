@@ -1,6 +1,6 @@
 //! From options to a running allotd, and back.
 
-use crate::cpu::Cpu;
+use crate::cpu::{Cpu, CpuError, with_causes};
 use crate::doctor::Findings;
 use crate::keeper::{Keeper, Request, ticks_since_boot};
 use crate::listener::{Gate, GateError};
@@ -59,7 +59,7 @@ pub enum StartError {
         "cpu tickets cannot be enforced: {}; `--enforcer none` keeps the ledger only",
         with_causes(.0)
     )]
-    Enforcer(#[from] enforce::EnforceError),
+    Enforcer(#[from] CpuError),
     /// The thread that keeps the ledger panicked; everything was given back.
     #[error("allotd ends for a mistake of its own, reported above")]
     Keeper,
@@ -71,11 +71,6 @@ pub enum StartError {
         /// What it said.
         cause: io::Error,
     },
-}
-
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// Run until told to end by SIGTERM or SIGINT.
@@ -159,6 +154,7 @@ async fn serve_until_told(options: Options, uid: u32) -> Result<(), StartError> 
         _ => ticks_since_boot(),
     };
 
+    // Before our own scheduler is there, which would be found to be in the way.
     let findings = Arc::new(Findings::look());
     // First the socket: another allotd that listens there is a clear reason to end, and its
     // registry is left alone.

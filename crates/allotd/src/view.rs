@@ -1,14 +1,13 @@
 //! The ledger as people see it.
 
+use crate::members::{Cgroups, member_name, member_view, process_view};
 use crate::names::Names;
 use ledger::{
     Authority, Class, Currency, Intent, Ledger, Member, Nature, ProcessIdentity, Resource, Subject,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use valuation::{Graph, WHOLE};
-use wire::{
-    CurrencyView, Event, EventKind, Grant, LedgerView, ProcessView, ResourceValue, TicketView,
-};
+use wire::{CurrencyView, Event, EventKind, Grant, LedgerView, ResourceValue, TicketView};
 
 /// The names of commands, which the ledger does not know.
 pub type Commands = BTreeMap<ProcessIdentity, String>;
@@ -26,6 +25,7 @@ pub fn ledger_view(
     sequence: u64,
     names: &mut Names,
     commands: &Commands,
+    cgroups: &Cgroups,
 ) -> LedgerView {
     let others: BTreeSet<Resource> = ledger
         .tickets()
@@ -41,7 +41,7 @@ pub fn ledger_view(
             let mut graphs: Vec<&mut Graph> = Vec::with_capacity(1 + others.len());
             graphs.push(cpu);
             graphs.extend(others.iter_mut());
-            currency_view(ledger, currency, graphs, names, commands)
+            currency_view(ledger, currency, graphs, names, commands, cgroups)
         })
         .collect();
     let tickets = ledger
@@ -68,11 +68,9 @@ fn currency_view(
     graphs: Vec<&mut Graph>,
     names: &mut Names,
     commands: &Commands,
+    cgroups: &Cgroups,
 ) -> CurrencyView {
     let (id, record) = (currency.id, &currency.record);
-    let command = |process: &ProcessIdentity| {
-        commands.get(process).cloned().unwrap_or_else(|| format!("pid {}", process.pid))
-    };
     let mut funded = true;
     let mut resources = Vec::new();
     for graph in graphs {
@@ -94,16 +92,19 @@ fn currency_view(
             });
         }
     }
-    let (nature, name, process, placed) = match &record.nature {
-        Nature::Base => (wire::Nature::Base, record.name.clone(), None, false),
-        Nature::Pure => (wire::Nature::Pure, record.name.clone(), None, false),
-        Nature::Job { .. } => (wire::Nature::Job, "job".to_owned(), None, false),
+    let founder = match &record.nature {
+        Nature::Client { founder, .. } => Some(*founder),
+        _ => None,
+    };
+    let (nature, name, placed) = match &record.nature {
+        Nature::Base => (wire::Nature::Base, record.name.clone(), false),
+        Nature::Pure => (wire::Nature::Pure, record.name.clone(), false),
+        Nature::Job { .. } => (wire::Nature::Job, "job".to_owned(), false),
         Nature::Client { founder, placed, .. } => {
-            let process = founder.process();
-            let name = process.as_ref().map_or_else(|| founder.to_string(), command);
-            (wire::Nature::Client, name, process, *placed)
+            (wire::Nature::Client, member_name(founder, commands, cgroups), *placed)
         }
     };
+    let process = founder.and_then(|founder| founder.process());
     CurrencyView {
         id: id.0,
         name,
@@ -120,11 +121,19 @@ fn currency_view(
                 rights: rights.to_string(),
             })
             .collect(),
-        process: process.map(|process| ProcessView {
-            pid: process.pid,
-            start_time_ticks: process.start_time_ticks,
-            command: command(&process),
-        }),
+        process: process.map(|process| process_view(&process, commands)),
+        founder: founder
+            .filter(|_| process.is_none())
+            .map(|founder| member_view(&founder, commands, cgroups)),
+        joined: founder.and_then(|founder| ledger.joined_by(&founder)).map(|client| client.0),
+        members: match founder {
+            Some(_) => ledger.members(id).map(|it| member_view(&it, commands, cgroups)).collect(),
+            None => Vec::new(),
+        },
+        class: match currency.class() {
+            Class::Host => wire::Class::Host,
+            Class::Guest => wire::Class::Guest,
+        },
         placed,
         frozen: currency.is_client() && !funded,
         resources,

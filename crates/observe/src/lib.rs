@@ -17,6 +17,7 @@ mod run_state;
 mod scan;
 mod scanner;
 mod stat;
+mod thread;
 mod watch;
 
 pub use connector::ProcConnector;
@@ -29,4 +30,5 @@ pub use peer::{Peer, PeerError, peer_of};
 pub use run_state::RunState;
 pub use scan::{Ancestry, Process, scan};
 pub use scanner::Scanner;
+pub use thread::{is_thread_alive, thread};
 pub use watch::watch_best;

@@ -108,6 +108,16 @@ impl ProcDir {
         Ok([real_uid, effective_uid, real_gid, effective_gid])
     }
 
+    /// The process that a thread belongs to (a leader's: its own number).
+    pub fn thread_group(&self) -> Result<u32, ProcessError> {
+        let status = self.read("status", STATUS_BYTES)?;
+        let key: &[u8] = b"Tgid:";
+        let line = status.split(|byte| *byte == b'\n').find(|line| line.starts_with(key));
+        let number = line.and_then(|line| std::str::from_utf8(&line[key.len()..]).ok());
+        let number = number.and_then(|text| text.trim().parse().ok());
+        number.ok_or(ProcessError::Malformed { pid: self.pid, file: "status" })
+    }
+
     /// Device and inode of the program that the process runs; `None` where there is none (a
     /// kernel thread, a zombie) or where we may not look.
     pub fn program(&self) -> Option<(u64, u64)> {

@@ -1,8 +1,8 @@
 //! A client of allotd, for programs that wait for the answer.
 
 use crate::{
-    Doctor, ErrorBody, Event, LedgerView, Operation, Operations, OperationsDone, Sample, Status,
-    Trouble,
+    Doctor, ErrorBody, Event, LedgerView, Operation, Operations, OperationsDone, PolicyView,
+    Sample, SetPolicy, Status, TraceLine, Trouble,
 };
 use reqwest::blocking::{Client as Http, RequestBuilder, Response};
 use serde::de::DeserializeOwned;
@@ -114,6 +114,25 @@ impl Client {
     /// The events that are still kept, from `after` on where that is given; ends with the last.
     pub fn past_events(&self, after: Option<u64>) -> Result<Lines<Event>, ClientError> {
         self.stream(&format!("/v1/events?follow=false&after={}", after.unwrap_or(0)))
+    }
+
+    /// What the scheduler does from now on, of one client where its id is given.
+    pub fn trace(&self, client: Option<u64>) -> Result<Lines<TraceLine>, ClientError> {
+        match client {
+            Some(id) => self.stream(&format!("/v1/trace?client={id}")),
+            None => self.stream("/v1/trace"),
+        }
+    }
+
+    /// Who draws.
+    pub fn policy(&self) -> Result<PolicyView, ClientError> {
+        self.get("/v1/policy")
+    }
+
+    /// Let another draw from now on.
+    pub fn set_policy(&self, policy: &str) -> Result<PolicyView, ClientError> {
+        let body = SetPolicy { policy: policy.to_owned() };
+        self.parse(self.send(self.http.put(url("/v1/policy")).json(&body))?)
     }
 
     /// Do one thing.

@@ -9,10 +9,11 @@ mod view;
 
 pub use client::{Client, ClientError, Lines, default_socket, private_socket};
 pub use operation::{
-    Amount, CurrencyRef, Operation, OperationResult, Operations, OperationsDone, TicketKind,
+    Amount, Class, CurrencyRef, MemberRef, Operation, OperationResult, Operations, OperationsDone,
+    TicketKind,
 };
 pub use view::{
     Check, ClientSample, ClientState, CurrencyView, Doctor, DoctorResource, EnforcerView,
-    ErrorBody, Event, EventKind, Grant, LedgerView, Nature, ProcessView, ResourceValue, Sample,
-    Status, TicketView, Trouble,
+    ErrorBody, Event, EventKind, Grant, LedgerView, MemberView, Nature, PolicyView, ProcessView,
+    ResourceValue, Sample, SetPolicy, Status, TicketView, TraceKind, TraceLine, Trouble,
 };

@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Names a currency: `base`; `#12` by id; `pid:4711` the client of a process; `NAME`, the
-/// caller's own of that name, else the only one of that name; `USER:NAME`, of a user (name or
-/// uid).
+/// Names a currency: `base`; `#12` by id; `pid:4711`, `thread:4712` and `cgroup:PATH` the client
+/// that each has founded; `kernel` and `rest`, the clients of the kernel's threads and of the
+/// processes that nobody manages, where there are such; `NAME`, the caller's own of that name,
+/// else the only one of that name; `USER:NAME`, of a user (name or uid).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
 pub struct CurrencyRef(pub String);
@@ -33,6 +34,30 @@ pub enum TicketKind {
     Hard,
     /// All that a client has, lent while it waits for the holder. Shown, never asked for.
     Transfer,
+}
+
+/// Names what consumes: `{"thread": 4712}`, `{"process": 4711}` or `{"cgroup": "/build"}`. Whose
+/// that is, the kernel says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum MemberRef {
+    /// One thread, by its number.
+    Thread(u32),
+    /// A process: all its threads that are no members themselves.
+    Process(u32),
+    /// A cgroup (v2) and those below it, by its directory.
+    Cgroup(String),
+}
+
+/// How a client competes (paper 4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Class {
+    /// By its tickets.
+    #[default]
+    Host,
+    /// It gets only what no host wants, whatever its tickets.
+    Guest,
 }
 
 /// An amount of tickets.
@@ -136,6 +161,62 @@ pub enum Operation {
         /// With what; 1000 soft cpu tickets where it is left out.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         funding: Option<Vec<Amount>>,
+    },
+    /// Make a cgroup (v2) a client: the processes in it and below that are no clients themselves.
+    AdoptCgroup {
+        /// Its directory, as in `/sys/fs/cgroup/build` or `/build`; the caller's own, or root's
+        /// to give.
+        cgroup: String,
+        /// Who funds it; where it is left out, what the policy says of the directory's owner, or
+        /// base in a private allotd.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<CurrencyRef>,
+        /// With what; 1000 soft cpu tickets where it is left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        funding: Option<Vec<Amount>>,
+    },
+    /// Let a thread, a process or a cgroup consume as part of a client from now on, wherever it
+    /// was: paper 2's `chcpures`.
+    Join {
+        /// Who; the calling process where it is left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        member: Option<MemberRef>,
+        /// What it joins.
+        client: CurrencyRef,
+    },
+    /// Undo `join`: it consumes again as what it would without.
+    Leave {
+        /// Who; the calling process where it is left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        member: Option<MemberRef>,
+    },
+    /// Let a client compete as a host, or as a guest that gets only what no host wants (paper 4).
+    SetClass {
+        /// Which; the caller's own where it is left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        client: Option<CurrencyRef>,
+        /// As what.
+        class: Class,
+    },
+    /// Lend all tickets of a client to another, for as long as the one waits for the other.
+    Transfer {
+        /// Who waits and lends; the caller's own client where it is left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<CurrencyRef>,
+        /// Who works for it.
+        to: CurrencyRef,
+        /// Of what; cpu where it is left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        resource: Option<String>,
+    },
+    /// Undo `transfer`.
+    TakeBack {
+        /// Who lent; the caller's own client where it is left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<CurrencyRef>,
+        /// Of what; cpu where it is left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        resource: Option<String>,
     },
     /// Manage a process no longer.
     Release {

@@ -1,6 +1,6 @@
 //! What allotd shows.
 
-use crate::TicketKind;
+use crate::{Class, TicketKind};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -54,11 +54,11 @@ pub struct Status {
 /// An enforcer and its settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct EnforcerView {
-    /// `user-level` or `none`.
+    /// `sched-ext`, `cgroup`, `user-level` or `none`.
     pub name: String,
     /// Why this one.
     pub why: String,
-    /// `lottery` or `stride`.
+    /// `lottery`, `stride` or `mtr-ls`.
     pub policy: String,
     /// Of the policy's random numbers.
     pub seed: u64,
@@ -97,6 +97,32 @@ pub struct ProcessView {
     pub start_time_ticks: u64,
     /// Its command's name, where it could be read.
     pub command: String,
+}
+
+/// A part of the machine's work that consumes as (part of) a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum MemberView {
+    /// All threads of a process that are no members themselves.
+    Process(ProcessView),
+    /// One thread.
+    Thread {
+        /// Its number.
+        tid: u32,
+        /// Whose it is.
+        process: ProcessView,
+    },
+    /// A cgroup and those below it.
+    Cgroup {
+        /// The kernel's number of it.
+        id: u64,
+        /// Its directory, where that is known.
+        path: Option<String>,
+    },
+    /// The kernel's threads.
+    Kernel,
+    /// Every process that no other member covers.
+    Rest,
 }
 
 /// Rights granted besides the mode.
@@ -148,6 +174,18 @@ pub struct CurrencyView {
     pub grants: Vec<Grant>,
     /// A client's process.
     pub process: Option<ProcessView>,
+    /// Whose client it is, where that is no process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub founder: Option<MemberView>,
+    /// Where its founder consumes now, where that is another client that it has joined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joined: Option<u64>,
+    /// Who else consumes as part of it: those who have joined.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<MemberView>,
+    /// How it competes.
+    #[serde(default)]
+    pub class: Class,
     /// Whether the funding policy put that process here.
     pub placed: bool,
     /// A client without any tickets, stopped until it gets some.
@@ -225,6 +263,10 @@ pub struct ClientSample {
     pub wins: u64,
     /// Draws taken part in.
     pub draws: u64,
+    /// The average part of a slice that it used when it won, where it won; more than 1 where it
+    /// also ran without (paper 3's get_counter_info).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice_used: Option<f64>,
 }
 
 /// What was measured at one moment.
@@ -244,6 +286,71 @@ pub struct Sample {
     pub daemon_cpu_ns: u64,
     /// Every client, in order of id.
     pub clients: Vec<ClientSample>,
+}
+
+/// Who draws.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PolicyView {
+    /// `lottery`, `stride` or `mtr-ls`.
+    pub policy: String,
+    /// By whose hand.
+    pub enforcer: String,
+}
+
+/// Let another draw.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetPolicy {
+    /// `lottery`, `stride` or `mtr-ls`.
+    pub policy: String,
+}
+
+/// What a line of the trace tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TraceKind {
+    /// A client's first member became runnable.
+    Join,
+    /// A thread was queued.
+    Queue,
+    /// A thread was chosen to run.
+    Win,
+    /// A client was charged.
+    Charge,
+    /// A client's last member went to sleep.
+    Leave,
+}
+
+/// One line of the trace (paper 3, table 4).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TraceLine {
+    /// Monotonic clock, ns.
+    pub at_ns: u64,
+    /// What happened.
+    pub kind: TraceKind,
+    /// To which client.
+    pub client: u64,
+    /// To which thread; 0 where it was not one thread's.
+    pub tid: u32,
+    /// On which CPU.
+    pub cpu: u16,
+    /// The thread's place in the queue.
+    pub key: u64,
+    /// The client's base value, as a part of the whole, 0 to 1.
+    pub value: f64,
+    /// CPU time that it used so far, ns.
+    pub used_ns: u64,
+    /// CPU time that its tickets were due so far, ns.
+    pub due_ns: u64,
+    /// CPU time that it was charged so far, ns: where that is less than what was due, the rest is
+    /// owed to it (the lottery's compensation).
+    pub charged_ns: u64,
+    /// The lottery's random number, its mean being 1.
+    pub drawn: f64,
+    /// Virtual time: CPU time that was given to all, ns.
+    pub virtual_ns: u64,
+    /// Counts the lines of this CPU: a gap says that some were lost.
+    pub number: u32,
 }
 
 /// What kind of thing happened.
