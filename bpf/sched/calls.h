@@ -56,6 +56,8 @@ int switch_plan(struct switch_args *args)
 		if (slot >= slots)
 			break;
 		node = node_at(bank, slot);
+		if (!(node->flags & CLIENT_LIVE))
+			lose(client_at(slot));
 		if (!(node->flags & CLIENT_LIVE) ||
 		    (node->flags & (CLIENT_GUEST | CLIENT_FROZEN | CLIENT_LENT)))
 			continue;

@@ -222,9 +222,7 @@ static __always_inline u64 next_key(struct thread *thread, struct domain_state *
 	if (unlikely(before(latest, key))) {
 		key = latest;
 		if (thread->paying == thread->slot && members <= 1)
-			client->charged_ns = client->due_ns + horizon_ns * nr_cpus *
-							       (client->value >> 24) /
-							       (WHOLE >> 24);
+			forgive(client, horizon_ns * nr_cpus * (client->value >> 32) >> 16);
 	}
 	return key;
 }
@@ -250,9 +248,11 @@ static __always_inline void charge(struct task_struct *p, struct thread *thread)
 		client = client_at(thread->paying);
 		__sync_fetch_and_add(&client->transferred_ns, used_ns);
 	}
+	/* Guests and others that do not compete are due nothing and owe nothing. */
+	if (!competes(thread->paying))
+		return;
 	used_ns = policy_charge(client, used_ns, thread->drawn);
-	if (competes(thread->paying))
-		__sync_fetch_and_add(&service, used_ns);
+	give(used_ns);
 	traced(EVENT_CHARGE, thread->paying, used_ns, thread);
 }
 

@@ -35,6 +35,8 @@ struct client clients[SLOTS_MAX] SEC(".bss.clients");
 u64 activity SEC(".data") = 1;
 /* CPU time that was given to all that compete: virtual time. */
 u64 service SEC(".data");
+/* Debts that were forgiven, as far as they have not been made up for. */
+u64 forgiven SEC(".data");
 
 #define HARD_SCALE 16
 /* A client's due is brought up to date when so much was given since. */
@@ -312,6 +314,40 @@ static __noinline int climb(u32 slot, u32 bank, bool active, u32 scratch_index)
 	return 0;
 }
 
+/* So much was given: virtual time moves on, except for what makes up for a debt that was forgiven.
+ * Else all would have been due what the debtor was not charged in the end. */
+static __always_inline void give(u64 ns)
+{
+	u64 debt = forgiven;
+	u64 back = debt < ns ? debt : ns;
+
+	if (unlikely(debt) && __sync_val_compare_and_swap(&forgiven, debt, debt - back) == debt)
+		ns -= back;
+	__sync_fetch_and_add(&service, ns);
+}
+
+/* A client owes at most this from now on. */
+static __always_inline void forgive(struct client *client, u64 most_ns)
+{
+	s64 more_ns = client->charged_ns - client->due_ns - most_ns;
+
+	if (more_ns <= 0)
+		return;
+	__sync_fetch_and_sub(&client->charged_ns, more_ns);
+	__sync_fetch_and_add(&forgiven, more_ns);
+}
+
+/* A client is gone: what it was due and did not use is due to all. */
+static __always_inline void lose(struct client *client)
+{
+	s64 lost_ns = client->due_ns - client->charged_ns;
+
+	if (control.policy == POLICY_MTR_LS || lost_ns <= 0)
+		return;
+	__sync_fetch_and_sub(&client->due_ns, lost_ns);
+	__sync_fetch_and_add(&service, lost_ns);
+}
+
 /* Make a client's tickets active or not; once, however many try. */
 static __always_inline void set_active(u32 slot, bool active, u32 scratch_index)
 {
@@ -321,8 +357,13 @@ static __always_inline void set_active(u32 slot, bool active, u32 scratch_index)
 	if (node->active == active)
 		return;
 	advance(slot, bank);
-	if (__sync_val_compare_and_swap(&node->active, !active, active) == !active)
-		climb(slot, bank, active, scratch_index);
+	if (__sync_val_compare_and_swap(&node->active, !active, active) != !active)
+		return;
+	climb(slot, bank, active, scratch_index);
+	/* Who leaves owing something (main.bpf.c, rule 4, lets few) would leave the others with more
+	 * due than there is. */
+	if (!active)
+		forgive(client_at(slot), 0);
 }
 
 #endif

@@ -15,9 +15,10 @@
  *    briefly does not give its part of the round away, it counts as active for one round T after
  *    it went to sleep.
  * 7. Places are virtual times (ours): a round has passed when T was given by every CPU. A new
- *    client's place is one round from now; who moves to the rear, one round from where it stood, or
- *    from one round ago where that is later. When all are busy this is the order of the list, for
- *    everybody moves once in a round. On several CPUs it is not: those with small quotas would move
+ *    client's place is one round from now; who moves to the rear, one round from where it stood, but
+ *    that counts as at most a round before or after now (who runs far before its place had nobody
+ *    else there). When all are busy this is the order of the list, for everybody moves once in a
+ *    round. On several CPUs it is not: those with small quotas would move
  *    while one with a great quota runs, and be served a second time before that one is.
  * 8. Ticks (ours). A quota shorter than a tick is overrun each time. What was used too much is
  *    paid by missing rounds, as many as it takes, at most MTR_LS_SKIPS_MAX.
@@ -58,10 +59,15 @@ static __always_inline u64 mtr_ls_charge(struct client *client, u64 used_ns)
 
 	if (used_ns > 1ULL << 32)
 		used_ns = 1ULL << 32;
-	/* What is due is counted for all policies. */
-	__sync_fetch_and_add(&client->charged_ns, used_ns);
-	if (!client->next_place)
-		client->next_place = later(client->position, service - round) + round;
+	/* Nothing is owed by this policy: one that follows it begins anew. */
+	client->charged_ns = client->due_ns;
+	if (!client->next_place) {
+		u64 place = later(client->position, service - round);
+
+		if (before(service + round, place))
+			place = service + round;
+		client->next_place = place + round;
+	}
 	/* Values change while a quota is used: each use counts by the quota that there was. */
 	used = used_ns * MTR_LS_QUOTA / mtr_ls_quota_ns(client);
 	left = __sync_fetch_and_add(&client->left, -used) - used;

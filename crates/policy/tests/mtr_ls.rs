@@ -2,7 +2,7 @@
 
 mod common;
 
-use allot_policy::{MtrLs, Policy, mtr_ls::ROUND_QUANTA};
+use allot_policy::{MtrLs, mtr_ls::ROUND_QUANTA};
 use common::{Machine, QUANTUM_NS};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64;

@@ -9,12 +9,14 @@
 //!    before its share has paid for what it used *lingers*: its tickets count until then.
 //! 5. No key is more than the horizon ahead of virtual time; what is owed beyond is forgiven.
 //! 6. Turns are shorter when many wait.
+//! 7. What all clients owe adds up to nothing: a debt that is forgiven is made up for by what is
+//!    given next. That long virtual time stands still.
 //!
 //! Not modelled: domains of CPUs, affinity, guests, transfers, the cost of a switch.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::{Client, KeyedPolicy, SLICE_MIN_NS, Settings, WHOLE, before, build, virtual_ns};
+use super::{Client, KeyedPolicy, SLICE_MIN_NS, Settings, before, build, virtual_ns};
 use crate::{ClientKey, PolicyName};
 
 /// A woken thread must be this much ahead of a running one, in ns of that one, to preempt it.
@@ -102,6 +104,13 @@ enum Event {
     Wakes { thread: ThreadKey, work_ns: Option<u64> },
 }
 
+/// The client owes at most this from now on; answers what was forgiven.
+fn forgive(client: &mut Client, most_ns: u64) -> u64 {
+    let more_ns = (client.owed_ns() - most_ns as i64).max(0) as u64;
+    client.charged_ns -= more_ns;
+    more_ns
+}
+
 /// CPUs, threads and a keyed policy. See the [module](self).
 pub struct Machine<F> {
     policy: Box<dyn KeyedPolicy>,
@@ -113,6 +122,8 @@ pub struct Machine<F> {
     /// CPU time that was given to all: virtual time. It begins at [`SERVICE_FIRST`], and no run is
     /// so long that keys leave 64 bits, so that they can be ordered as numbers.
     service: u64,
+    /// Debts that were forgiven, as far as they have not been made up for (rule 7).
+    forgiven: u64,
     /// The key of who was served last.
     front: u64,
     activity: u64,
@@ -141,6 +152,7 @@ impl<F: Funding> Machine<F> {
             funding,
             now_ns: 0,
             service: SERVICE_FIRST,
+            forgiven: 0,
             front: 0,
             activity: 1,
             clients: BTreeMap::new(),
@@ -269,6 +281,10 @@ impl<F: Funding> Machine<F> {
         self.entry(client).active = active;
         self.funding.set_active(client, active, self.service);
         self.activity += 1;
+        if !active {
+            let forgiven_ns = forgive(&mut self.entry(client).client, 0);
+            self.forgiven += forgiven_ns;
+        }
     }
 
     /// Brings up to date what a client was due.
@@ -340,8 +356,7 @@ impl<F: Funding> Machine<F> {
             } else if before(now + ahead_ns, key) {
                 key = now + ahead_ns;
                 if ahead == 0 {
-                    let most_ns = ahead_ns * (client.value >> 24) / (WHOLE >> 24);
-                    client.charged_ns = client.due_ns + most_ns;
+                    self.forgiven += forgive(client, (ahead_ns * (client.value >> 32)) >> 16);
                 }
             }
         }
@@ -410,7 +425,10 @@ impl<F: Funding> Machine<F> {
             entry.used_ns += used_ns;
             let cost_ns =
                 self.policy.charge(&mut entry.client, used_ns, thread.drawn, self.service);
-            self.service += cost_ns;
+            // Rule 7.
+            let back = self.forgiven.min(cost_ns);
+            self.forgiven -= back;
+            self.service += cost_ns - back;
         }
     }
 

@@ -13,9 +13,10 @@
 //!    briefly does not give its part of the round away, it counts as active for one round T after
 //!    it went to sleep.
 //! 7. Places are virtual times (ours): a round has passed when T was given by every CPU. A new
-//!    client's place is one round from now; who moves to the rear, one round from where it stood, or
-//!    from one round ago where that is later. When all are busy this is the order of the list, for
-//!    everybody moves once in a round. On several CPUs it is not: those with small quotas would
+//!    client's place is one round from now; who moves to the rear, one round from where it stood, but
+//!    that counts as at most a round before or after now (who runs far before its place had nobody
+//!    else there). When all are busy this is the order of the list, for everybody moves once in a
+//!    round. On several CPUs it is not: those with small quotas would
 //!    move while one with a great quota runs, and be served a second time before that one is.
 //! 8. Ticks (ours). A quota shorter than a tick is overrun each time. What was used too much is
 //!    paid by missing rounds, as many as it takes, at most [`SKIPS_MAX`].
@@ -23,7 +24,7 @@
 //! Property: what a client gets in any time for which it stays runnable is at least α times that
 //! time, less a constant of about one round.
 
-use super::{Client, Key, KeyedPolicy, SLICE_MIN_NS, Settings, later};
+use super::{Client, Key, KeyedPolicy, SLICE_MIN_NS, Settings, before, later};
 
 /// Rule 8: a client waits at most about so many rounds for what it used too much.
 pub const SKIPS_MAX: u64 = 16;
@@ -68,10 +69,14 @@ impl KeyedPolicy for MtrLs {
     fn charge(&mut self, client: &mut Client, used_ns: u64, _drawn: u64, now: u64) -> u64 {
         let round = self.round();
         let used_ns = used_ns.min(1 << 32);
-        // What is due is counted for all policies.
-        client.charged_ns = client.charged_ns.wrapping_add(used_ns);
+        // Nothing is owed by this policy: one that follows it begins anew.
+        client.charged_ns = client.due_ns;
         if client.next_place == 0 {
-            client.next_place = later(client.position, now.wrapping_sub(round)).wrapping_add(round);
+            let mut place = later(client.position, now.wrapping_sub(round));
+            if before(now.wrapping_add(round), place) {
+                place = now.wrapping_add(round);
+            }
+            client.next_place = place.wrapping_add(round);
         }
         // Values change while a quota is used: each use counts by the quota that there was.
         client.left = client.left.wrapping_sub(used_ns * QUOTA / self.quota_ns(client));
