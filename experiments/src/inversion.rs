@@ -157,6 +157,11 @@ fn one(
     Ok(())
 }
 
+/// How many waits were seen.
+fn waits(seen: &Seen) -> f64 {
+    seen.waits_ms.len() as f64
+}
+
 fn judge<'a>(
     name: &str,
     of: &dyn Fn(Rule) -> Option<&'a Seen>,
@@ -182,6 +187,9 @@ fn judge<'a>(
     put("wait, average", &average, lent.filter(|_| without.is_some()));
     put("wait, p99", &|seen| percentile(&seen.waits_ms, 0.99), None);
     put("wait, worst", &|seen| percentile(&seen.waits_ms, 1.0), None);
+    let mut count = Contest::new(name, "waits", "").measured(allot.map(waits), default.map(waits));
+    count.allot_without_transfers = without.map(waits);
+    contests.push(count);
     let with = allot.and_then(average);
     match without {
         Some(without) => {

@@ -345,8 +345,8 @@ impl Run<'_, '_> {
         };
         let now = (monotonic_ns() - start_ns) as f64 / 1e9;
         let begin = turn.at.max(now) + settle;
-        // Half of what is there at least, or it says too little.
-        if begin > (turn.at + turn.end) / 2.0 {
+        // A quarter of what is there at least, or it says too little.
+        if begin > turn.at + 0.75 * (turn.end - turn.at) {
             let (took, slice) = (now - turn.at, turn.end - turn.at);
             return Err(ExperimentError::SwitchTooSlow { took, slice });
         }
