@@ -175,6 +175,25 @@ fn clients_of_one_unit_are_told_that_they_share_it() {
 }
 
 #[test]
+fn who_has_nothing_weighs_the_least() {
+    let Some(lab) = Lab::here("who_has_nothing_weighs_the_least") else { return };
+    let units = [Unit::start("g", "user-61005.slice"), Unit::start("h", "user-61005.slice")];
+    let mut enforcer = lab.enforcer();
+    let mut funds = Funds::new();
+    funds.client(BASE, 1, units[0].pid);
+    let poor = funds.client(BASE, 1, units[1].pid);
+    funds.freeze(poor, true);
+    enforcer.apply(funds.plan(1)).expect("a plan");
+    let clients = enforcer.read_back().expect("it runs").clients;
+    let note = clients.iter().find(|client| client.id == poor).and_then(|it| it.note.clone());
+    assert!(note.is_some_and(|note| note.contains("not frozen")));
+    eventually("it weighs 1", || units[1].weight() == "1");
+    eventually("the other has the rest", || units[0].weight() == "200");
+    enforcer.revert().expect("it runs");
+    assert!(units.iter().all(|unit| unit.weight() == UNSET));
+}
+
+#[test]
 fn killed_it_leaves_units_as_they_were() {
     let Some(lab) = Lab::here("killed_it_leaves_units_as_they_were") else { return };
     let units = [Unit::start("e", "user-61004.slice"), Unit::start("f", "user-61004.slice")];

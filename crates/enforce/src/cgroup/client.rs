@@ -60,6 +60,8 @@ pub(super) struct Client {
     pub presence: Presence,
     /// It competes for what is left over only: a guest, or one that has lent its tickets.
     pub guest: bool,
+    /// The plan says that it is to be frozen; it is not where that cannot be.
+    pub to_freeze: bool,
     /// What it used when it was last asked whether it competes, and when that was.
     seen_ns: u64,
     seen_at_ns: u64,
@@ -96,6 +98,19 @@ impl Body {
     pub fn identity(&self) -> ProcessIdentity {
         self.process.identity()
     }
+
+    /// Notes where it is, if that is not for us to say. Answers whether it has moved.
+    pub fn follow(&mut self) -> bool {
+        let pid = self.process.identity().pid;
+        let Place::Foreign(place) = &mut self.place else { return false };
+        match tree::cgroup_of(pid) {
+            Some(found) if found != *place && self.process.is_alive() => {
+                *place = found;
+                true
+            }
+            _ => false,
+        }
+    }
 }
 
 impl Group {
@@ -125,6 +140,7 @@ impl Client {
             leaf_ns: 0,
             presence: Presence::Asleep,
             guest: false,
+            to_freeze: false,
             seen_ns: 0,
             seen_at_ns: now_ns,
             looks: 0,

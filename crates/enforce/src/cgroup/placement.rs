@@ -1,6 +1,6 @@
 //! Who is a client and where its processes are: following plans, moving processes in and back.
 
-use super::client::{Body, Client, Group, Place};
+use super::client::{Body, Client, Group, Place, Presence};
 use super::layout::{Layout, name};
 use super::record::Found;
 use super::state::{State, presence_when_new};
@@ -51,13 +51,14 @@ impl State {
                 }
             };
             self.gather(&mut client, planned, &away, &mut bodies);
-            let frozen = client.presence == super::client::Presence::Frozen;
-            if frozen != planned.frozen {
-                client.presence = presence_when_new(planned.frozen);
+            let freeze = planned.frozen && client.foreign().is_empty();
+            if freeze != (client.presence == Presence::Frozen) {
+                client.presence = presence_when_new(freeze);
             }
             if client.competes() {
                 graph.set_active(client.id, true);
             }
+            client.to_freeze = planned.frozen;
             client.guest = planned.class == Class::Guest || planned.lent;
             if client.bodies.is_empty() && client.groups.is_empty() && !client.notes.is_empty() {
                 self.beyond.push((planned.clone(), client.notes.join("; ")));
@@ -137,9 +138,10 @@ impl State {
             let why = "it is allotd itself or its guardian".to_owned();
             return Err(Unplaced::Because(why));
         }
-        if let Some(body) = known
+        if let Some(mut body) = known
             && body.process.is_alive()
         {
+            body.follow();
             return Ok(body);
         }
         let process = ProcessHandle::open_identity(identity).map_err(|error| {
@@ -262,7 +264,7 @@ impl State {
         }
         self.clients[index].set_leaf(leaf.clone());
         let Some(leaf) = leaf else { return };
-        let frozen = self.clients[index].presence == super::client::Presence::Frozen;
+        let frozen = self.clients[index].presence == Presence::Frozen;
         let freeze = if frozen { "1" } else { "0" };
         if tree::read(&leaf, "cgroup.freeze").is_ok_and(|now| now != freeze)
             && let Err(error) = tree::write(&leaf, "cgroup.freeze", freeze)
@@ -280,7 +282,7 @@ impl State {
         }
         let mut bodies = std::mem::take(&mut self.clients[index].bodies);
         let mut notes = Vec::new();
-        bodies.retain(|body| {
+        bodies.retain_mut(|body| {
             if body.place != Place::Leaf {
                 return true;
             }
@@ -289,6 +291,8 @@ impl State {
                 Ok(Moved::Gone) => false,
                 Err(error) => {
                     notes.push(format!("{}: not moved: {error}", body.identity()));
+                    let found = tree::cgroup_of(body.identity().pid);
+                    body.place = Place::Foreign(found.unwrap_or_else(|| "/".to_owned()));
                     true
                 }
             }
@@ -387,6 +391,9 @@ impl State {
 
     /// Looks whether one client is as it was set, and puts right what is not.
     pub(super) fn check(&mut self, index: usize) {
+        let moved = self.clients[index].bodies.iter_mut().map(Body::follow);
+        // All are to be looked at.
+        self.changed |= moved.filter(|moved| *moved).count() > 0;
         let client = &self.clients[index];
         let Some(leaf) = client.leaf.clone() else { return };
         let mount = self.setting.root.mount.clone();
@@ -399,7 +406,7 @@ impl State {
             self.check_ours();
             return;
         }
-        let freeze = if client.presence == super::client::Presence::Frozen { "1" } else { "0" };
+        let freeze = if client.presence == Presence::Frozen { "1" } else { "0" };
         let mut wrong = Vec::new();
         for body in client.bodies.iter().filter(|body| body.place == Place::Leaf) {
             let Some(found) = tree::cgroup_of(body.identity().pid) else { continue };

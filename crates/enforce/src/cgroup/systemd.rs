@@ -3,8 +3,9 @@
 //! Set for this boot only (`runtime`). systemd keeps such a setting in /run, also when the unit is
 //! started anew, until it is set back.
 
+use zbus::Message;
 use zbus::blocking::Connection;
-use zbus::zvariant::{OwnedObjectPath, Value};
+use zbus::zvariant::{DynamicType, OwnedObjectPath, Value};
 
 const SERVICE: &str = "org.freedesktop.systemd1";
 const PATH: &str = "/org/freedesktop/systemd1";
@@ -36,7 +37,7 @@ pub(super) struct Manager {
 impl Manager {
     /// Connects, and makes sure that systemd answers.
     pub fn connect() -> Result<Manager, BusError> {
-        let manager = Manager { bus: Connection::system()? };
+        let manager = Manager { bus: apart(Connection::system)? };
         manager.property(PATH, MANAGER, "Version")?;
         Ok(manager)
     }
@@ -47,15 +48,14 @@ impl Manager {
         interface: &str,
         name: &str,
     ) -> Result<zbus::zvariant::OwnedValue, BusError> {
-        let get = Some("org.freedesktop.DBus.Properties");
-        let answer = self.bus.call_method(Some(SERVICE), path, get, "Get", &(interface, name))?;
+        let properties = "org.freedesktop.DBus.Properties";
+        let answer = self.call(path, properties, "Get", &(interface, name))?;
         Ok(answer.body().deserialize()?)
     }
 
     /// The CPUWeight of a unit; [`UNSET`] for none of its own.
     pub fn cpu_weight(&self, unit: &str) -> Result<u64, BusError> {
-        let answer =
-            self.bus.call_method(Some(SERVICE), PATH, Some(MANAGER), "GetUnit", &(unit,))?;
+        let answer = self.call(PATH, MANAGER, "GetUnit", &(unit,))?;
         let path: OwnedObjectPath = answer.body().deserialize()?;
         let weight = self.property(path.as_str(), &interface_of(unit), "CPUWeight")?;
         Ok(u64::try_from(weight).map_err(zbus::Error::from)?)
@@ -65,9 +65,27 @@ impl Manager {
     pub fn set_cpu_weight(&self, unit: &str, weight: u64) -> Result<(), BusError> {
         let properties = [("CPUWeight", Value::from(weight))];
         let body = (unit, true, &properties[..]);
-        self.bus.call_method(Some(SERVICE), PATH, Some(MANAGER), "SetUnitProperties", &body)?;
+        self.call(PATH, MANAGER, "SetUnitProperties", &body)?;
         Ok(())
     }
+
+    fn call<B: serde::Serialize + DynamicType + Sync>(
+        &self,
+        path: &str,
+        interface: &str,
+        method: &str,
+        body: &B,
+    ) -> Result<Message, BusError> {
+        let call = || self.bus.call_method(Some(SERVICE), path, Some(interface), method, body);
+        Ok(apart(call)?)
+    }
+}
+
+/// Does something on a thread of its own: the blocking calls of the library may not be made where
+/// an asynchronous runtime runs, and whoever calls us may be in one.
+fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let done = std::thread::scope(|scope| scope.spawn(work).join());
+    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// The D-Bus interface with a unit's settings: that of its kind.

@@ -65,8 +65,12 @@ impl State {
         let systemd = self.setting.root.owner == CgroupOwner::Systemd;
         let top = self.setting.top.strip_prefix(&mount).unwrap_or(&self.setting.top);
         let top = format!("/{}", top.display());
-        for client in self.clients.iter().filter(|client| !client.guest) {
-            let sure = graph.guaranteed(client.id);
+        for client in &self.clients {
+            // Nobody can be a guest or frozen there: such a client has the least.
+            let (now, sure) = match client.guest || client.to_freeze {
+                true => (0, 0),
+                false => (client.value, graph.guaranteed(client.id)),
+            };
             let mut places = client.foreign();
             if client.has_leaf() {
                 places.push(&top);
@@ -76,7 +80,7 @@ impl State {
                 let around = if systemd { units_of(place) } else { cgroups_of(place) };
                 for path in around {
                     let worth = worths.entry(path).or_default();
-                    worth.now += client.value / count;
+                    worth.now += now / count;
                     worth.sure += sure / count;
                 }
             }
@@ -113,8 +117,9 @@ impl State {
                 .collect();
             let weights = portions(&values, total.min(u64::from(super::layout::MAX_WEIGHT)));
             let pairs = members.iter().zip(values).zip(weights);
-            // Who sleeps needs no weight; what it had is right for when it wakes.
-            let pairs = pairs.filter(|((_, value), _)| *value > 0);
+            // Who sleeps needs no weight; what it had is right for when it wakes. Who is worth
+            // nothing, awake or not, has the least.
+            let pairs = pairs.filter(|(((_, worth), value), _)| *value > 0 || worth.sure == 0);
             wanted.extend(pairs.map(|(((path, _), _), weight)| ((*path).clone(), weight)));
         }
         wanted
