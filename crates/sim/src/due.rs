@@ -6,7 +6,7 @@
 //! the system makes for *U*'s processes: it places them, they fork, exit, are niced, end a
 //! niced job, change among *U*'s own groups.
 //!
-//! Base is due the whole. What *x* is due against *U* is the sum over the tickets that it
+//! Base is due the whole, a guest nothing. What *x* is due against *U* is the sum over the tickets that it
 //! holds, all of them active, of
 //!
 //! - nothing, where *U* may take the ticket away (`c` on *x* or `i` on its issuer; an owner can
@@ -27,7 +27,7 @@
 
 use crate::fraction::Fraction;
 use ledger::{
-    BASE, Currency, CurrencyId, Funding, HARD_TOTAL, Ledger, Nature, Placements, PolicyKey,
+    BASE, Class, Currency, CurrencyId, Funding, HARD_TOTAL, Ledger, Nature, Placements, PolicyKey,
     ProcessIdentity, Resource, Rights, Subject, Ticket, TicketKind,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -132,7 +132,8 @@ impl<'a> Reckoning<'a> {
             return due.clone();
         }
         let mut sum = Fraction::zero();
-        for (_, ticket) in self.ledger.backing(id) {
+        let guest = self.ledger.currency(id).is_some_and(|it| it.class() == Class::Guest);
+        for (_, ticket) in self.ledger.backing(id).filter(|_| !guest) {
             let issuer = ticket.issuer;
             let takes = self.powers[&id].contain(Rights::CHANGE)
                 || self.powers[&issuer].contain(Rights::ISSUE);
