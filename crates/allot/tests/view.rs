@@ -262,6 +262,42 @@ fn a_wide_frame_says_who_funds() {
 }
 
 #[test]
+fn a_wider_frame_says_how_much_of_a_slice_is_used() {
+    let frame = frame_as_text(&mut model(), 160);
+    assert!(frame.contains("SLICE"), "{frame}");
+    // 100 wins of 10 ms each in the window, and 1 s used; nobody knows of who came last.
+    let line = |name: &str| frame.lines().find(|line| line.contains(name)).expect(name).to_owned();
+    assert!(line("hard").ends_with("100.0 %"), "{frame}");
+    assert!(line("idle").ends_with('–'), "{frame}");
+    assert!(frame.lines().all(|line| line.chars().count() <= 160), "{frame}");
+}
+
+#[test]
+fn a_tree_says_who_joined_lends_or_is_a_guest() {
+    let mut view = serde_json::to_value(ledger()).expect("a view");
+    let currencies = view["currencies"].as_array_mut().expect("a list");
+    let by_id = |id: u64| move |one: &&mut Value| one["id"] == id;
+    let make = currencies.iter_mut().find(by_id(5)).expect("make");
+    make["members"] = json!([
+        { "kind": "thread", "tid": 4712, "process": { "pid": 105, "start_time_ticks": 1, "command": "long\u{1b}" } },
+    ]);
+    let long = currencies.iter_mut().find(by_id(8)).expect("long");
+    long["class"] = json!("guest");
+    long["joined"] = json!(5);
+    let tickets = view["tickets"].as_array_mut().expect("a list");
+    tickets.push(ticket(99, 4, 5, "transfer", 1000, "cpu"));
+    let view: LedgerView = serde_json::from_value(view).expect("a view");
+    let tree = render(&view, Some("cpu"), Style::PLAIN);
+    let has = |name: &str, note: &str| {
+        tree.lines().any(|line| line.contains(name) && line.trim_end().contains(note))
+    };
+    assert!(has("make 102", "with long? thread 4712"), "{tree}");
+    assert!(has("long 105", "guest, consumes as make 102"), "{tree}");
+    assert!(has("101", "lends all it has"), "{tree}");
+    assert!(has("make 102", " lent "), "{tree}");
+}
+
+#[test]
 fn narrow_frames_do_not_break() {
     for columns in [1, 40, 50, 60] {
         frame_as_text(&mut model(), columns);

@@ -10,11 +10,13 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
 use wire::ClientState;
 
-const HELP: [&str; 12] = [
+const HELP: [&str; 14] = [
     "PROMISED  the share of the CPUs that its tickets",
     "          promised it over the window",
     "MEASURED  the share that it used",
     "WINS      draws won since it became a client",
+    "SLICE     the part of a slice that it used when it",
+    "          won (where the terminal is wide enough)",
     "",
     "STATE     running: won the last draw; waiting: lost",
     "          it; sleeping: wants no CPU; frozen: has no",
@@ -24,6 +26,9 @@ const HELP: [&str; 12] = [
     "s sort   p pause   ↑ ↓ page keys scroll   q quit",
     "? close this",
 ];
+
+/// Of the part of a slice.
+const SLICE_COLUMNS: usize = 8;
 
 /// Lines of a frame besides clients and drift.
 const HEAD_AND_FOOT: usize = 5;
@@ -146,6 +151,8 @@ struct Columns {
     user: usize,
     command: usize,
     from: usize,
+    /// Whether there is room for it.
+    slice: bool,
     bar: usize,
     /// What a full bar stands for.
     scale: f64,
@@ -160,20 +167,26 @@ impl Columns {
         let scale = shares.fold(0.01, f64::max);
         let user = 8.min(rest / 4);
         let rest = rest - user;
+        let slice = rest >= 60 + SLICE_COLUMNS + 1;
+        let rest = if slice { rest - SLICE_COLUMNS - 1 } else { rest };
         if rest < 60 {
             let bar = rest / 4;
-            Columns { user, command: rest - 2 * bar, from: 0, bar, scale }
+            Columns { user, command: rest - 2 * bar, from: 0, slice, bar, scale }
         } else {
             let bar = (rest / 5).min(25);
             let from = (rest / 4).min(24);
-            Columns { user, command: rest - 2 * bar - from - 1, from, bar, scale }
+            Columns { user, command: rest - 2 * bar - from - 1, from, slice, bar, scale }
         }
     }
 
     fn headings(&self) -> Line<'static> {
         let from = if self.from > 0 { fit(" FROM", self.from + 1) } else { String::new() };
+        let slice = match self.slice {
+            true => format!(" {}", pad_left("SLICE", SLICE_COLUMNS)),
+            false => String::new(),
+        };
         let text = format!(
-            "{} {} {}{from} {} {} {} {}",
+            "{} {} {}{from} {} {} {} {}{slice}",
             pad_left("PID", 7),
             fit("USER", self.user),
             fit("COMMAND", self.command),
@@ -194,9 +207,11 @@ impl Columns {
             ClientState::Stopped => ("stopped", Style::new().fg(Color::Red)),
             ClientState::Unmanaged => ("unmanaged", Style::new().fg(Color::Yellow)),
         };
+        // A cgroup, the kernel and the rest have none.
+        let pid = if row.pid == 0 { String::new() } else { row.pid.to_string() };
         let mut spans = vec![Span::raw(format!(
             "{} {} {}",
-            pad_left(&row.pid.to_string(), 7),
+            pad_left(&pid, 7),
             fit(&row.user, self.user),
             fit(&row.command, self.command),
         ))];
@@ -207,6 +222,10 @@ impl Columns {
         self.share(&mut spans, row.promised, Color::Blue);
         self.share(&mut spans, row.measured, Color::Green);
         spans.push(Span::raw(format!(" {}", pad_left(&row.wins.to_string(), 8))));
+        if self.slice {
+            let slice = row.slice.map_or("–".to_owned(), percent);
+            spans.push(Span::raw(format!(" {}", pad_left(&slice, SLICE_COLUMNS))));
+        }
         Line::from(spans)
     }
 

@@ -4,7 +4,7 @@ use crate::graph::{Graph, label};
 use crate::style::clean;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
-use wire::{ClientSample, ClientState, LedgerView, Sample, Status};
+use wire::{Class, ClientSample, ClientState, LedgerView, Nature, Sample, Status};
 
 /// Shares are measured over this long, or over one interval where that is longer.
 const WINDOW_NS: u64 = 5_000_000_000;
@@ -68,6 +68,8 @@ pub struct Row {
     pub measured: Option<f64>,
     /// Draws won so far.
     pub wins: u64,
+    /// The average part of a slice that it used when it won, over the window.
+    pub slice: Option<f64>,
 }
 
 /// All that is known.
@@ -96,7 +98,7 @@ impl Model {
         let graph = Graph::new(&ledger);
         self.people = graph
             .currencies()
-            .filter(|one| one.process.is_some())
+            .filter(|one| one.nature == Nature::Client)
             .map(|one| {
                 let mut issuers: Vec<String> = graph
                     .held(one.id)
@@ -105,7 +107,11 @@ impl Model {
                     .filter_map(|ticket| graph.get(ticket.issuer).map(label))
                     .collect();
                 issuers.dedup();
-                (one.id, (clean(&one.owner_name), issuers.join(",")))
+                let mut from = issuers.join(",");
+                if one.class == Class::Guest {
+                    from.push_str(" (guest)");
+                }
+                (one.id, (clean(&one.owner_name), from))
             })
             .collect();
         self.status = Some(status);
@@ -212,6 +218,13 @@ impl Model {
             promised: over(|one| one.promised_ns),
             measured: over(|one| one.used_ns),
             wins: client.wins,
+            slice: before.and_then(|(_, before)| {
+                let wins = client.wins.saturating_sub(before.wins);
+                let quantum_ns = self.status.as_ref()?.cpu.quantum_ns;
+                let used_ns = client.used_ns.saturating_sub(before.used_ns);
+                let slices_ns = wins.saturating_mul(quantum_ns);
+                (slices_ns > 0).then(|| used_ns as f64 / slices_ns as f64)
+            }),
         }
     }
 }

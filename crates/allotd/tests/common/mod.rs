@@ -43,7 +43,11 @@ impl Daemon {
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(dir.path(), open).expect("a mode");
         let log = dir.path().join("log");
-        let options = options.iter().map(|option| (*option).to_owned()).collect();
+        let mut options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+        // A test shares out its own processes, not the machine that it runs on.
+        if !["--user", "--enforcer"].iter().any(|own| options.iter().any(|one| one == own)) {
+            options.extend(["--enforcer", "user-level"].map(str::to_owned));
+        }
         Daemon { child: None, dir, options, log }
     }
 
