@@ -35,7 +35,7 @@ fn random_step(dice: &mut impl FnMut() -> u64) -> Step {
         client: dice() % CLIENTS,
         argument,
         value: (dice() % (WHOLE + 1)) >> (dice() % 49),
-        owed_ns: if dice() % 2 == 0 { owed_ns } else { -owed_ns },
+        owed_ns: if dice().is_multiple_of(2) { owed_ns } else { -owed_ns },
         left_at_ns: (dice() >> 30) >> (dice() % 34),
         waiting: (dice() % 100_000) >> (dice() % 17),
     }
