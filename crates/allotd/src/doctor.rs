@@ -145,6 +145,7 @@ fn sched_ext() -> Result<String, String> {
             WhyNot::NoBtf { .. } => "it takes a kernel with CONFIG_DEBUG_INFO_BTF=y",
             WhyNot::BrokenBtf { .. } => "any other build of the kernel will do",
             WhyNot::NotPrivileged => "start allotd as root, without --user",
+            WhyNot::InContainer => "run allotd on the machine itself",
             WhyNot::Occupied { .. } => "stop it, and start allotd again",
         };
         format!("{why}; {advice}")

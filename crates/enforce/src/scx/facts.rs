@@ -3,6 +3,7 @@
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, FuncProto, Typedef};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// What the running kernel offers.
@@ -45,6 +46,9 @@ pub enum WhyNot {
     /// No capability to load one.
     #[error("loading a scheduler takes CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN, as root has them")]
     NotPrivileged,
+    /// The scheduler is the whole machine's and knows everybody by the machine's own numbers.
+    #[error("we are in a container: its process ids are not the machine's")]
+    InContainer,
     /// Somebody else's is loaded.
     #[error("another scheduler is loaded: {name}")]
     Occupied {
@@ -63,6 +67,8 @@ const FUNCTIONS: [&[&str]; 4] = [
 ];
 const DIRECTORY: &str = "/sys/kernel/sched_ext";
 const BTF: &str = "/sys/kernel/btf/vmlinux";
+/// Of /proc/self/ns/pid in the first namespace (PROC_PID_INIT_INO of include/linux/proc_ns.h).
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 /// What the running kernel offers, or why it will not do. A kernel that passes can still refuse.
 ///
@@ -86,6 +92,9 @@ pub fn available() -> Result<KernelFacts, WhyNot> {
     }
     if !is_privileged() {
         return Err(WhyNot::NotPrivileged);
+    }
+    if fs::metadata("/proc/self/ns/pid").is_ok_and(|found| found.ino() != FIRST_PID_NAMESPACE) {
+        return Err(WhyNot::InContainer);
     }
     if state != "disabled" {
         let name = fs::read_to_string(Path::new(DIRECTORY).join("root/ops")).unwrap_or_default();

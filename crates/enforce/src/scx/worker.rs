@@ -84,12 +84,17 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Loads the scheduler, so that what is wrong is known at once; nothing runs by it yet.
+    /// On the thread that serves it: loads the scheduler, so that what is wrong is known at once;
+    /// nothing runs by it yet.
     pub fn new(
         options: ScxOptions,
         orders: Receiver<Command>,
         gave_up: Arc<OnceLock<String>>,
     ) -> Result<Worker, LoadError> {
+        // The thread must run when the scheduler does not let anybody run; and on a busy machine
+        // the scheduler must not be long in coming back.
+        let priority = raise_this_thread();
+        tracing::debug!(priority, "the scheduler's thread begins");
         facts::available()?;
         let session = Session::load(&options)?;
         let now = now_ns();
@@ -124,9 +129,6 @@ impl Worker {
 
     /// Until told to quit, or until it is given up.
     pub fn run(mut self) {
-        // The thread must run when the scheduler does not let anybody run.
-        let priority = raise_this_thread();
-        tracing::debug!(priority, "the scheduler's thread begins");
         loop {
             let wait = Duration::from_nanos(self.due_ns().saturating_sub(now_ns()));
             match self.orders.recv_timeout(wait) {
