@@ -230,13 +230,14 @@ impl Run<'_, '_> {
             self.adopt()?;
         }
         let turns = self.turns();
-        let start_ns = self.workers.release();
+        self.workers.release();
         for turn in turns {
             self.turn(&turn, bench, &mut record)?;
+            let start_ns = self.workers.start_ns();
             let window = self.measure(&turn, start_ns, bench, &mut record.series)?;
             record.windows.push(window);
         }
-        self.take(start_ns, &mut record.series)?;
+        self.take(self.workers.start_ns(), &mut record.series)?;
         Ok(record)
     }
 
@@ -269,6 +270,14 @@ impl Run<'_, '_> {
         record: &mut Record,
     ) -> Result<(), ExperimentError> {
         let before = std::mem::replace(&mut self.managed, turn.managed);
+        // Whoever shares the machine takes seconds of CPU time to begin, and would have to get
+        // them beside the workloads: these stand still. At user level, where losers may be stopped
+        // by allotd, it is quick.
+        let slow = |daemon: &&mut Daemon| daemon.is_own() && daemon.enforcer().name != "user-level";
+        let pauses = before != turn.managed && self.daemon.as_ref().is_some_and(slow);
+        if pauses {
+            self.workers.pause(bench.stop)?;
+        }
         if turn.managed {
             self.tree = None;
             if !before {
@@ -292,6 +301,9 @@ impl Run<'_, '_> {
                 self.edit(edit)?;
                 record.guaranteed.push(self.guaranteed()?);
             }
+        }
+        if pauses {
+            self.workers.go_on();
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use crate::workload::monotonic_ns;
 use nix::sys::signal::{Signal, killpg};
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
+use rustix::process::{WaitId, WaitIdOptions, waitid};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, PipeWriter};
@@ -18,7 +19,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How long processes may take until they wait at the barrier. Sixty of them share a busy machine.
-const READY_LIMIT: Duration = Duration::from_secs(30);
+const READY_LIMIT: Duration = Duration::from_secs(120);
 
 /// A process to be started.
 #[derive(Clone, Debug)]
@@ -52,6 +53,8 @@ pub(crate) struct Workers {
     barrier: Option<PipeWriter>,
     workers: Vec<Worker>,
     log: PathBuf,
+    /// Since when they stand still, CLOCK_MONOTONIC in ns; none while they run.
+    paused_ns: Option<u64>,
 }
 
 /// One workload process. It is our child and not yet reaped, so its pid is nobody else's.
@@ -86,8 +89,13 @@ impl Workers {
         let log = dir.join(format!("workload-{number}.log"));
         let stderr = File::create(&log).map_err(system("write in the temporary directory"))?;
         let (reader, barrier) = io::pipe().map_err(system("make the barrier"))?;
-        let mut workers =
-            Workers { page, barrier: Some(barrier), workers: Vec::new(), log: log.clone() };
+        let mut workers = Workers {
+            page,
+            barrier: Some(barrier),
+            workers: Vec::new(),
+            log: log.clone(),
+            paused_ns: None,
+        };
         let (program, words) = command.split_first().expect("a command has a program");
         for (slot, job) in jobs.iter().enumerate() {
             let orders = Orders {
@@ -175,6 +183,50 @@ impl Workers {
         start_ns
     }
 
+    /// The common start, CLOCK_MONOTONIC in ns; each pause moves it on by its length.
+    pub fn start_ns(&self) -> u64 {
+        self.page.start_ns().load(Ordering::Acquire)
+    }
+
+    /// Stops all by SIGSTOP until [`Workers::go_on`]. Answers when all stand still. If that never
+    /// comes they are killed all the same: by dropping this, or with us.
+    pub fn pause(&mut self, stop: &dyn Fn() -> bool) -> Result<(), ExperimentError> {
+        self.paused_ns = Some(monotonic_ns());
+        self.signal(Signal::SIGSTOP);
+        let begun = Instant::now();
+        for place in 0..self.workers.len() {
+            while !self.workers[place]
+                .stands_still()
+                .map_err(ExperimentError::system("see whether a workload stands still"))?
+            {
+                if stop() {
+                    return Err(ExperimentError::Interrupted);
+                }
+                if begun.elapsed() > READY_LIMIT {
+                    let cause = io::Error::new(io::ErrorKind::TimedOut, "they still run");
+                    return Err(ExperimentError::system("pause the workloads")(cause));
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a pause: the time that it lasted is none of the workloads' schedules.
+    pub fn go_on(&mut self) {
+        let Some(since_ns) = self.paused_ns.take() else { return };
+        // Before they run: who reads the old start would be late.
+        self.page.start_ns().fetch_add(monotonic_ns() - since_ns, Ordering::AcqRel);
+        self.signal(Signal::SIGCONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        for worker in &self.workers {
+            // Fails where it has ended, which `check` reports.
+            let _ = killpg(Pid::from_raw(worker.pid as i32), signal);
+        }
+    }
+
     /// The processes, in the order of their jobs.
     pub fn list(&self) -> &[Worker] {
         &self.workers
@@ -197,12 +249,25 @@ impl Workers {
     }
 }
 
+impl Worker {
+    /// Whether it is stopped, or has ended.
+    fn stands_still(&self) -> io::Result<bool> {
+        let pid = rustix::process::Pid::from_raw(self.pid as i32).expect("a pid is not 0");
+        // Looks only: an end is still to be reaped.
+        let options = WaitIdOptions::STOPPED
+            | WaitIdOptions::EXITED
+            | WaitIdOptions::NOHANG
+            | WaitIdOptions::NOWAIT;
+        Ok(waitid(WaitId::Pid(pid), options)?.is_some())
+    }
+}
+
 impl Drop for Workers {
     fn drop(&mut self) {
         // SIGKILL also ends those that are stopped. Each leads a process group, with what it has
         // started; its number is its own until it is reaped. Failures: it has ended already.
+        self.signal(Signal::SIGKILL);
         for worker in &mut self.workers {
-            let _ = killpg(Pid::from_raw(worker.pid as i32), Signal::SIGKILL);
             let _ = worker.child.kill();
         }
         for worker in &mut self.workers {

@@ -112,12 +112,16 @@ fn prepared(work: &Work) -> io::Result<Begin> {
 }
 
 fn follow_schedule(steps: &[(u64, bool)], place: &Workplace) {
-    let (start_ns, last_ns) = (place.start_ns, place.last_ns);
+    let last_ns = place.last_ns - place.start_ns;
+    // From the start, which moves on while all are paused. The clock is read before it: the other
+    // way round, a pause between both would count.
+    let since_start_ns =
+        || monotonic_ns().saturating_sub(place.page.start_ns().load(Ordering::Acquire));
     let mut state = SEED;
-    let mut steps = steps.iter().map(|(at, burn)| (start_ns + at, *burn)).peekable();
+    let mut steps = steps.iter().copied().peekable();
     let mut burn = true;
     loop {
-        let now_ns = monotonic_ns();
+        let now_ns = since_start_ns();
         while let Some((_, what)) = steps.next_if(|(at, _)| *at <= now_ns) {
             burn = what;
         }
@@ -126,12 +130,13 @@ fn follow_schedule(steps: &[(u64, bool)], place: &Workplace) {
             return;
         }
         if burn {
-            while monotonic_ns() < next_ns {
+            while since_start_ns() < next_ns {
                 state = inner_loops(state);
                 place.count();
             }
         } else {
-            std::thread::sleep(Duration::from_nanos(next_ns.saturating_sub(monotonic_ns())));
+            // After a pause it wakes too early once, and sleeps on.
+            std::thread::sleep(Duration::from_nanos(next_ns.saturating_sub(since_start_ns())));
         }
     }
 }

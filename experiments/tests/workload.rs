@@ -83,6 +83,31 @@ fn a_workload_waits_then_burns_then_sleeps() {
 }
 
 #[test]
+fn a_pause_is_none_of_its_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = dir.path().join("page");
+    let mut workload = start(&page, "{\"burn\":[[0,true],[2000000000,false]]}");
+    let pid = nix::unistd::Pid::from_raw(workload.0.id() as i32);
+    let signal = |signal| nix::sys::signal::kill(pid, signal).unwrap();
+    wait_for("readiness", || word(&page, READY_AT) == 1);
+    let file = fs::OpenOptions::new().write(true).open(&page).unwrap();
+    let start_ns = now_ns();
+    file.write_all_at(&start_ns.to_ne_bytes(), 0).unwrap();
+    drop(workload.0.stdin.take());
+    wait_for("work", || word(&page, ITERATIONS_AT) > 0);
+    signal(nix::sys::signal::Signal::SIGSTOP);
+    let stat = format!("/proc/{pid}/stat");
+    wait_for("standstill", || fs::read_to_string(&stat).unwrap().contains(") T "));
+    // Longer than it was to burn. Its start moves on by an hour, so that it cannot come to its end
+    // while we look, however slow we are.
+    std::thread::sleep(Duration::from_millis(2500));
+    file.write_all_at(&(start_ns + 3_600_000_000_000).to_ne_bytes(), 0).unwrap();
+    let before = word(&page, ITERATIONS_AT);
+    signal(nix::sys::signal::Signal::SIGCONT);
+    wait_for("more work", || word(&page, ITERATIONS_AT) > before);
+}
+
+#[test]
 fn a_workload_whose_barrier_breaks_ends() {
     let dir = tempfile::tempdir().unwrap();
     let page = dir.path().join("page");
