@@ -53,7 +53,7 @@ pub(crate) struct Group {
 
 impl Group {
     /// The caller's.
-    pub fn new(name: &'static str, tickets: u64) -> Group {
+    pub const fn new(name: &'static str, tickets: u64) -> Group {
         Group { name, tickets, uid: None }
     }
 }

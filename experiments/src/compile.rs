@@ -1,7 +1,7 @@
 //! `compile`: paper 3, section 5.5, tables 7 to 12: a build alone and beside four loads, and, which
 //! the paper did not measure, how the loads progress meanwhile.
 
-use crate::arena::{Group, Member, Rule, TURNS, trees_ns};
+use crate::arena::{Group, Member, Rule, Slice, TURNS, trees_ns};
 use crate::contest::{Contest, mean};
 use crate::daemon::Setup;
 use crate::orders::Work;
@@ -69,19 +69,24 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
     sources::write_project(&dir, files).map_err(ExperimentError::system("write sources"))?;
     let setup = Setup::of(bench.options);
     let mut findings: Option<Findings> = None;
+    let groups = [Group::new("build", 1000), Group::new("load", 1000)];
+    let limit = each * files as f64 * PATIENCE + 30.0;
+    let mut measured = [const { [const { Vec::<Measured>::new() }; 2] }; ROWS.len()];
+    // Both sides of the first build find the sources and the compiler in the page cache.
+    for (turn, rule) in TURNS.into_iter().enumerate() {
+        let mut slice = bench.slice(rule, &setup, &groups, turn as u64)?;
+        if let (None, Some(daemon)) = (&findings, slice.daemon()) {
+            findings = Some(Findings::new(bench, daemon)?);
+        }
+        for (row, measured) in measured.iter_mut().enumerate() {
+            sources::clean(&dir).map_err(ExperimentError::system("take away what was built"))?;
+            let done = one(bench, &mut slice, &dir, row, limit)?;
+            measured[usize::from(rule == Rule::Default)].push(done);
+        }
+    }
     let mut contests = Vec::new();
     let mut checks = Vec::new();
-    let mut number = 0;
-    // Both sides of the first build find the sources and the compiler in the page cache.
-    for (row, (name, paper)) in ROWS.into_iter().enumerate() {
-        let mut measured: [Vec<Measured>; 2] = [Vec::new(), Vec::new()];
-        for rule in TURNS {
-            sources::clean(&dir).map_err(ExperimentError::system("take away what was built"))?;
-            let limit = each * files as f64 * PATIENCE + 30.0;
-            let done = one(bench, rule, &setup, &dir, row, number, limit, &mut findings)?;
-            measured[usize::from(rule == Rule::Default)].push(done);
-            number += 1;
-        }
+    for (row, ((name, paper), measured)) in ROWS.into_iter().zip(&measured).enumerate() {
         let of = |side: usize, what: fn(&Measured) -> f64| {
             mean(&measured[side].iter().map(what).collect::<Vec<_>>())
         };
@@ -161,27 +166,18 @@ fn load(row: usize, dir: &Path) -> Option<Work> {
 }
 
 /// One build.
-#[expect(clippy::too_many_arguments, reason = "they are one build's circumstances")]
 fn one(
     bench: &mut Bench,
-    rule: Rule,
-    setup: &Setup,
+    slice: &mut Slice,
     dir: &Path,
     row: usize,
-    number: u64,
     limit: f64,
-    findings: &mut Option<Findings>,
 ) -> Result<Measured, ExperimentError> {
-    let groups = [Group::new("build", 1000), Group::new("load", 1000)];
-    let path = bench.dir.path().join(format!("notes-{number}"));
+    let path = bench.dir.path().join("notes");
     let notes = Notes::create(&path).map_err(ExperimentError::system("make room for notes"))?;
-    let mut slice = bench.slice(rule, setup, &groups, number)?;
-    if let (None, Some(daemon)) = (&*findings, slice.daemon()) {
-        *findings = Some(Findings::new(bench, daemon)?);
-    }
     let member =
         |group, name: &str, work| Member { group, tickets: 100, job: Job::new(name, work) };
-    let build = Work::Build { dir: dir.to_owned(), notes: path };
+    let build = Work::Build { dir: dir.to_owned(), notes: path.clone() };
     let mut members = vec![member(0, "build", build)];
     members.extend(load(row, bench.dir.path()).map(|work| member(1, "load", work)));
     let mut workers = slice.start(bench, &members, limit)?;
@@ -197,6 +193,7 @@ fn one(
     };
     let progress = workers.iterations().get(1).map_or(0.0, |done| *done as f64 / passed);
     drop(workers);
+    std::fs::remove_file(&path).map_err(ExperimentError::system("take away the notes"))?;
     let build_seconds = note.took_ns as f64 / 1e9;
     bench.elapsed += bench.total / (ROWS.len() * TURNS.len()) as f64;
     Ok(Measured { build_seconds, build_share: shares(&used)[0], progress })

@@ -44,7 +44,7 @@ pub(crate) fn run_graph(
     let mut daemon = bench.allotd(&Setup::of(bench.options))?;
     let mut findings = Findings::new(bench, &daemon)?;
     let tick = findings.quantum();
-    let part = Part { label: "", graph, seconds, tick, slices: &SLICES, weights: true };
+    let part = Part { label: "", graph, seconds, tick, slices: &SLICES, weights: true, last: true };
     let record = bench.run(Some(&mut daemon), &part)?;
     let names: Vec<String> = graph.clients.iter().map(|client| client.name.clone()).collect();
     let policy = findings.policy;

@@ -40,7 +40,9 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
         let label = format!("1:{count}");
         let tick = findings.quantum();
         let slices = &SLICES;
-        let part = Part { label: &label, graph: &graph, seconds, tick, slices, weights: true };
+        let last = Some(count) == PARTS.last().map(|(count, ..)| *count);
+        let part =
+            Part { label: &label, graph: &graph, seconds, tick, slices, weights: true, last };
         let record = bench.run(Some(&mut daemon), &part)?;
         let names = users(&graph);
         findings.add(&label, &names, &record.windows);

@@ -2,7 +2,7 @@
 //! middling wealth want the CPU. With ticket transfers (Waldspurger & Weihl 1994, 3.1; paper 1's
 //! scheduler had none) who waits lends its tickets to the holder.
 
-use crate::arena::{Group, Member, Rule};
+use crate::arena::{Group, Member, Rule, Slice};
 use crate::contest::{Contest, mean, percentile};
 use crate::daemon::Setup;
 use crate::locks::{self, HOLD_NS};
@@ -32,11 +32,15 @@ pub(crate) const INFO: ExperimentInfo = ExperimentInfo {
 const LOW: u64 = 50;
 const MEDIUM: u64 = 900;
 const HIGH: u64 = 950;
+const GROUPS: [Group; 3] =
+    [Group::new("low", LOW), Group::new("high", HIGH), Group::new("medium", MEDIUM)];
 const HOGS: usize = 3;
 /// With transfers, the average wait must be so much of what it is without, at most.
 const SHORTER: f64 = 0.5;
-/// Each rule has so many slices for each lock.
+/// Each rule has so many slices for each lock; one where they would be shorter than this: a wait
+/// without transfers lasts half a second.
 const ROUNDS: usize = 2;
+const SLICE_SECONDS: f64 = 2.0;
 
 /// What was seen under one rule.
 #[derive(Clone, Debug, Default)]
@@ -58,22 +62,28 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
     }
     let setup = Setup::of(bench.options);
     let kinds = ["mutex (file position)", "rwsem (inode)", "PI futex"];
-    let seconds = bench.total / (kinds.len() * rules.len() * ROUNDS) as f64;
+    let each = bench.total / (kinds.len() * rules.len()) as f64;
+    let rounds = if each < ROUNDS as f64 * SLICE_SECONDS { 1 } else { ROUNDS };
+    let seconds = each / rounds as f64;
     let mut findings: Option<Findings> = None;
     let mut contests = Vec::new();
     let mut checks = Vec::new();
-    let mut number = 0;
-    for (kind, name) in kinds.into_iter().enumerate() {
-        let mut seen = vec![Seen::default(); rules.len()];
-        for _ in 0..ROUNDS {
-            for (place, rule) in rules.iter().enumerate() {
-                let found = &mut findings;
-                one(bench, *rule, &setup, kind, number, seconds, name, found, &mut seen[place])?;
-                number += 1;
+    let mut seen = vec![vec![Seen::default(); rules.len()]; kinds.len()];
+    for round in 0..rounds {
+        for (place, rule) in rules.iter().enumerate() {
+            let number = (round * rules.len() + place) as u64;
+            let mut slice = bench.slice(*rule, &setup, &GROUPS, number)?;
+            if let (None, Some(daemon)) = (&findings, slice.daemon()) {
+                findings = Some(Findings::new(bench, daemon)?);
+            }
+            for (kind, name) in kinds.into_iter().enumerate() {
+                one(bench, &mut slice, kind, seconds, name, &mut seen[kind][place])?;
             }
         }
+    }
+    for (seen, name) in seen.iter().zip(kinds) {
         let of = |rule: Rule| rules.iter().position(|other| *other == rule).map(|at| &seen[at]);
-        judge(name, &of, &mut contests, &mut checks);
+        judge(name, bench.cpus.len(), &of, &mut contests, &mut checks);
     }
     let mut findings = findings.expect("there was a slice of allot's");
     if !lends {
@@ -89,29 +99,20 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
     Ok(findings.finish(bench, &INFO, INFO.title, INFO.paper, svg))
 }
 
-/// One slice.
-#[expect(clippy::too_many_arguments, reason = "they are one slice's circumstances")]
+/// One lock for some time.
 fn one(
     bench: &mut Bench,
-    rule: Rule,
-    setup: &Setup,
+    slice: &mut Slice,
     kind: usize,
-    number: u64,
     seconds: f64,
     label: &str,
-    findings: &mut Option<Findings>,
     seen: &mut Seen,
 ) -> Result<(), ExperimentError> {
     let system = ExperimentError::system;
     let dir = bench.dir.path().to_owned();
-    let notes_path = dir.join(format!("notes-{number}"));
+    let notes_path = dir.join("notes");
     let notes = Notes::create(&notes_path).map_err(system("make room for notes"))?;
-    let groups = [Group::new("low", LOW), Group::new("high", HIGH), Group::new("medium", MEDIUM)];
-    let mut slice = bench.slice(rule, setup, &groups, number)?;
-    if let (None, Some(daemon)) = (&*findings, slice.daemon()) {
-        *findings = Some(Findings::new(bench, daemon)?);
-    }
-    // Inherited by what is started while it is open: not by the allotd above.
+    // Inherited by what is started while it is open: not by the slice's allotd.
     let file = match kind {
         0 | 1 => Some(locks::file().map_err(system("make a file in memory"))?),
         _ => None,
@@ -125,7 +126,7 @@ fn one(
         |group, name: &str, work| Member { group, tickets: 100, job: Job::new(name, work) };
     let mut members = vec![
         member(0, "holder", Work::Hold(lock)),
-        member(1, "waiter", Work::Wait { lock, holder: 0, notes: notes_path }),
+        member(1, "waiter", Work::Wait { lock, holder: 0, notes: notes_path.clone() }),
     ];
     let hog = |_| member(2, "hog", Work::Burn(vec![(0, true)]));
     members.extend((0..HOGS).map(hog));
@@ -144,6 +145,7 @@ fn one(
     let now_ns = monotonic_ns();
     let all = notes.all();
     drop(workers);
+    std::fs::remove_file(&notes_path).map_err(system("take away the notes"))?;
     for note in all {
         // A wait that goes on has lasted so long at least.
         let over = note.took_ns != Note::UNFINISHED;
@@ -164,6 +166,7 @@ fn waits(seen: &Seen) -> f64 {
 
 fn judge<'a>(
     name: &str,
+    cpus: usize,
     of: &dyn Fn(Rule) -> Option<&'a Seen>,
     contests: &mut Vec<Contest>,
     checks: &mut Vec<Check>,
@@ -180,9 +183,9 @@ fn judge<'a>(
     let hold =
         |seen: &Seen| (seen.holds > 0).then(|| seen.holder_ns as f64 / 1e6 / seen.holds as f64);
     let average = |seen: &Seen| mean(&seen.waits_ms);
-    // While one waits and lends, the holder has what both have of what all have.
-    let all = (LOW + MEDIUM + HIGH) as f64;
-    let lent = allot.and_then(hold).map(|ms| ms * all / (LOW + HIGH) as f64);
+    // While one waits and lends, the holder has what both have of what all have: one CPU at most.
+    let part = (LOW + HIGH) as f64 / (LOW + MEDIUM + HIGH) as f64;
+    let lent = allot.and_then(hold).map(|ms| ms / (part * cpus as f64).min(1.0));
     put("hold, CPU", &hold, None);
     put("wait, average", &average, lent.filter(|_| without.is_some()));
     put("wait, p99", &|seen| percentile(&seen.waits_ms, 0.99), None);
@@ -232,7 +235,7 @@ mod tests {
                 Rule::Default => Some(&default),
             };
             let (mut contests, mut checks) = (Vec::new(), Vec::new());
-            judge("mutex", &of, &mut contests, &mut checks);
+            judge("mutex", 1, &of, &mut contests, &mut checks);
             assert_eq!(contests[0].allot, Some(20.0));
             let promised = contests[1].promised;
             assert_eq!(promised.map(f64::round), without.map(|_| 38.0));

@@ -77,14 +77,13 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
     let seconds = bench.total / slices;
     let mut findings: Option<Findings> = None;
     let mut cells: BTreeMap<(usize, usize, bool), Cell> = BTreeMap::new();
-    for (row, load) in loads.iter().enumerate() {
-        for (turn, rule) in TURNS.into_iter().enumerate() {
-            let number = (row * TURNS.len() + turn) as u64;
-            let mut slice = bench.slice(rule, &setup, &groups, number)?;
-            if let (None, Some(daemon)) = (&findings, slice.daemon()) {
-                findings = Some(Findings::new(bench, daemon)?);
-            }
-            let members = members(load, bench, number)?;
+    for (turn, rule) in TURNS.into_iter().enumerate() {
+        let mut slice = bench.slice(rule, &setup, &groups, turn as u64)?;
+        if let (None, Some(daemon)) = (&findings, slice.daemon()) {
+            findings = Some(Findings::new(bench, daemon)?);
+        }
+        for (row, load) in loads.iter().enumerate() {
+            let members = members(load, bench, turn * loads.len() + row)?;
             let mut burden = slice.start(bench, &members, seconds)?;
             burden.release();
             let part = seconds / Player::ALL.len() as f64;
@@ -174,7 +173,7 @@ fn measure(
 }
 
 /// The processes of a load.
-fn members(load: &str, bench: &Bench, number: u64) -> Result<Vec<Member>, ExperimentError> {
+fn members(load: &str, bench: &Bench, number: usize) -> Result<Vec<Member>, ExperimentError> {
     let dir = bench.dir.path();
     let file = dir.join(format!("file-{number}"));
     let several = |work: &dyn Fn(usize) -> Work| (0..PROCESSES).map(work).collect();

@@ -189,6 +189,12 @@ impl Findings {
                 bench.cpus.len()
             ));
         }
+        let (cpus, all) = (bench.cpus.len(), bench.machine.cpus_online);
+        if enforcer.name == "sched-ext" && cpus < all {
+            notes.push(format!(
+                "the processes may run on {cpus} of {all} CPUs only: such threads the scheduler                  orders by start-time fair queueing, whatever the policy; where the machine has no                  other CPUs, the policy does"
+            ));
+        }
         Ok(Findings {
             rows: Vec::new(),
             compared: Vec::new(),

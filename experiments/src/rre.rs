@@ -124,10 +124,15 @@ fn one(
     seconds: f64,
     weights: bool,
 ) -> Result<Record, ExperimentError> {
-    bench.run(daemon, &Part { label, graph, seconds, tick: TICK, slices: &[1.0], weights })
+    let mut daemon = daemon;
+    if let Some(daemon) = &mut daemon {
+        daemon.resume(bench.stop)?;
+    }
+    let slices = &[1.0];
+    bench.run(daemon, &Part { label, graph, seconds, tick: TICK, slices, weights, last: false })
 }
 
-/// The same by the kernel's default alone.
+/// The same by the kernel's default alone; the next part of allot's starts it again.
 fn beside(
     bench: &mut Bench,
     daemon: &mut Daemon,
@@ -136,9 +141,7 @@ fn beside(
     seconds: f64,
 ) -> Result<Record, ExperimentError> {
     daemon.pause();
-    let record = one(bench, None, graph, label, seconds, true)?;
-    daemon.resume(bench.stop)?;
-    Ok(record)
+    one(bench, None, graph, label, seconds, true)
 }
 
 fn names(graph: &Graph) -> Vec<String> {

@@ -50,6 +50,8 @@ pub(crate) struct Part<'a> {
     pub slices: &'a [f64],
     /// Whether the kernel's default gets weights in the tickets' ratio, where it can have them.
     pub weights: bool,
+    /// Whether no part comes after it: an own allotd is of no use then.
+    pub last: bool,
 }
 
 /// Allot, the kernel's default, and both again. The kernel's default needs less time to show what
@@ -158,9 +160,10 @@ impl Bench<'_> {
         let mut run = Run { workers, daemon, part, phases, ids, managed, tree: None };
         // In any case the workloads end first, then what was made for them is taken away.
         let mut record = run.go(self);
-        let Run { workers, mut daemon, ids, tree, .. } = run;
+        let Run { workers, daemon, ids, tree, .. } = run;
         drop(workers);
         drop(tree);
+        let mut daemon = daemon.filter(|daemon| !(part.last && daemon.is_own()));
         if let (Some(daemon), Ok(_)) = (&mut daemon, &record)
             && let Err(error) = daemon.resume(self.stop)
         {

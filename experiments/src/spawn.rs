@@ -48,22 +48,19 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
     ];
     let seconds = bench.total / (parts.len() * TURNS.len()) as f64;
     let mut findings: Option<Findings> = None;
-    let mut number = 0;
-    let mut contests = Vec::new();
-    let mut checks = Vec::new();
-    for (name, work, paper) in parts {
-        let mut measured: [Vec<Measured>; 2] = [Vec::new(), Vec::new()];
-        for rule in TURNS {
+    let mut measured = [const { [const { Vec::<Measured>::new() }; 2] }; 3];
+    for (turn, rule) in TURNS.into_iter().enumerate() {
+        let mut slice = bench.slice(rule, &setup, &groups, turn as u64)?;
+        if let (None, Some(daemon)) = (&findings, slice.daemon()) {
+            findings = Some(Findings::new(bench, daemon)?);
+        }
+        for ((name, work, _), measured) in parts.iter().zip(&mut measured) {
             let members = [(0, "short", work.clone(), one), (1, "hog", burn(), other)].map(
                 |(group, name, work, uid)| {
                     let job = Job { uid, ..Job::new(name, work) };
                     Member { group, tickets: 100, job }
                 },
             );
-            let mut slice = bench.slice(rule, &setup, &groups, number)?;
-            if let (None, Some(daemon)) = (&findings, slice.daemon()) {
-                findings = Some(Findings::new(bench, daemon)?);
-            }
             let mut workers = slice.start(bench, &members, seconds)?;
             let start_ns = workers.release();
             let settle = SETTLE_SECONDS.min(seconds / 5.0);
@@ -94,10 +91,13 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
             });
             drop(workers);
             bench.elapsed += seconds;
-            number += 1;
         }
-        let findings = findings.as_ref().expect("allot comes first");
-        let [allot, default] = &measured;
+    }
+    let mut findings = findings.expect("there was a slice of allot's");
+    let mut contests = Vec::new();
+    let mut checks = Vec::new();
+    for ((name, _, paper), measured) in parts.iter().zip(&measured) {
+        let [allot, default] = measured;
         let of = |from: &[Measured], what: fn(&Measured) -> f64| {
             mean(&from.iter().map(what).collect::<Vec<_>>())
         };
@@ -130,7 +130,6 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
             ok: (measured - 0.5).abs() <= bound,
         });
     }
-    let mut findings = findings.expect("there was a slice of allot's");
     let svg = vec![(
         "spawn.svg".to_owned(),
         draw(
