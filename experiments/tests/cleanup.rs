@@ -88,6 +88,30 @@ fn killed() {
     gone(dir.path());
 }
 
+/// As while allotd is started or ended for the whole machine.
+#[test]
+fn killed_while_workloads_stand_still() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(mut child) = begun(dir.path()) else {
+        eprintln!("SKIP killed_while_workloads_stand_still: allotd is not built");
+        return;
+    };
+    let children = children_of(&child);
+    let is_workload = |pid: &&u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).replace('\0', " ").contains("workload burn")
+    };
+    let workloads: Vec<u32> = children.iter().filter(is_workload).copied().collect();
+    assert_eq!(workloads.len(), 5);
+    for pid in workloads {
+        let pid = nix::unistd::Pid::from_raw(pid as i32);
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    gone(dir.path());
+}
+
 #[test]
 fn allotd_killed() {
     let dir = tempfile::tempdir().unwrap();
@@ -103,10 +127,14 @@ fn allotd_killed() {
 
 /// The child's child that is allotd.
 fn daemon_of(child: &Child) -> u32 {
-    let path = format!("/proc/{0}/task/{0}/children", child.id());
-    let children = fs::read_to_string(path).unwrap();
-    let is_allotd = |pid: &&str| {
+    let is_allotd = |pid: &u32| {
         fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == "allotd")
     };
-    children.split_whitespace().find(is_allotd).expect("it started one").parse().unwrap()
+    children_of(child).into_iter().find(is_allotd).expect("it started one")
+}
+
+fn children_of(child: &Child) -> Vec<u32> {
+    let path = format!("/proc/{0}/task/{0}/children", child.id());
+    let children = fs::read_to_string(path).unwrap();
+    children.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
 }
