@@ -14,10 +14,10 @@ enum abi_limits {
 	SLOTS_MAX = 1 << 16, /* currencies, clients among them; slot 0 is base */
 	EDGES_MAX = 1 << 17, /* edges of a bank: every node's backing */
 	STEPS_MAX = 1 << 18, /* steps of a bank: every client's path */
-	PATH_MAX = 64,	     /* steps of one path */
+	PATH_MAX = 64,      /* steps of one path */
 	CPUS_MAX = 1024,
 	DOMAINS_MAX = 64, /* last-level caches */
-	PAYERS_MAX = 4,	  /* clients that lend to one thread at a time */
+	PAYERS_MAX = 4,	/* clients that lend to one thread at a time */
 };
 
 /* Base's own value (valuation::WHOLE), and the hard tickets of a currency (ledger::HARD_TOTAL). */
@@ -42,10 +42,10 @@ enum ticket_kind {
 };
 
 enum client_flags {
-	CLIENT_LIVE = 1 << 0,	/* the slot is a client of this plan */
-	CLIENT_GUEST = 1 << 1,	/* runs only when no host wants the CPU (paper 4) */
+	CLIENT_LIVE = 1 << 0, /* the slot is a client of this plan */
+	CLIENT_GUEST = 1 << 1, /* runs only when no host wants the CPU (paper 4) */
 	CLIENT_FROZEN = 1 << 2, /* has no tickets: waits */
-	CLIENT_LENT = 1 << 3,	/* has lent its tickets: runs only when nothing else waits */
+	CLIENT_LENT = 1 << 3, /* has lent its tickets: runs only when nothing else waits */
 };
 
 /* A ticket of a positive amount, in its holder's backing. */
@@ -53,7 +53,7 @@ struct edge {
 	__u64 amount;
 	__u32 issuer; /* slot */
 	__u32 kind;   /* enum ticket_kind */
-	__u64 seen;   /* the kernel's: the issuer's clock up to which the holder has got its due */
+	__u64 seen; /* the kernel's: the issuer's clock up to which the holder has got its due */
 };
 
 /* A currency in one bank. From `active` on the kernel's: 0 in a new plan. */
@@ -88,7 +88,7 @@ struct node {
  * slot is used (what a new client owes: debts of who was there before it); the rest is the
  * kernel's. */
 struct client {
-	__u64 id;    /* its currency; also picks its random numbers */
+	__u64 id; /* its currency; also picks its random numbers */
 	__u64 due_ns; /* CPU time that its tickets were due while it was active, of all that was
 		       * given: what it is promised */
 	__u64 charged_ns; /* CPU time that it was charged; what it owes is charged - due */
@@ -97,20 +97,21 @@ struct client {
 	__u64 position; /* mtr-ls: its place in the list, a virtual time; 0 before its first */
 	__u64 next_place; /* mtr-ls: where it goes when its quota is used up; 0 for not known */
 	__u64 advanced; /* the service at which due_ns was brought up to date */
-	__u64 value;	/* in parts of WHOLE, when it was last looked at */
+	__u64 value; /* in parts of WHOLE, when it was last looked at */
 	__u64 inverse;
 
-	__u64 used_ns;	      /* CPU time of its members */
+	__u64 used_ns; /* CPU time of its members */
 	__u64 transferred_ns; /* of that used by others at its cost, by transfers */
-	__u64 wins;	      /* times that a member was chosen */
-	__u64 wakes;	      /* times that a member became runnable */
-	__u64 preemptions;    /* times that a wake-up of a member preempted somebody */
-	__u64 left_at_ns;     /* when its last runnable member went to sleep */
-	__u64 wait_max_ns;    /* the longest wait of a runnable member, in real time */
+	__u64 wins; /* times that a member was chosen */
+	__u64 wakes; /* times that a member became runnable */
+	__u64 preemptions; /* times that a wake-up of a member preempted somebody */
+	__u64 left_at_ns; /* when its last runnable member went to sleep */
+	__u64 due_limit_ns; /* due_ns is at most this until a member is runnable again */
+	__u64 wait_max_ns; /* the longest wait of a runnable member, in real time */
 
 	__u32 runnable; /* members that are runnable, or have lent */
-	__u32 birth;	/* tells a slot's clients apart */
-	__u32 lingers;	/* has left, and is active until it has been paid for */
+	__u32 birth; /* tells a slot's clients apart */
+	__u32 lingers; /* has left, and is active until it has been paid for */
 	__u32 pad;
 };
 
@@ -123,49 +124,49 @@ struct member {
 
 /* Globals that the enforcer reads or writes while the scheduler runs. */
 struct control {
-	__u32 bank;	/* in use */
-	__u32 policy;	/* enum policy_name */
+	__u32 bank; /* in use */
+	__u32 policy; /* enum policy_name */
 	__u32 kernel_slot; /* whose members are the kernel's threads */
-	__u32 rest_slot;   /* whose members are all that nobody else's are */
-	__u32 epoch;	/* grows when members change */
+	__u32 rest_slot; /* whose members are all that nobody else's are */
+	__u32 epoch; /* grows when members change */
 	__u32 has_cgroups; /* some members are cgroups */
-	__u32 traced;	/* events go to the ring buffer */
+	__u32 traced; /* events go to the ring buffer */
 	__u32 pad;
 	__u64 generation; /* of the plan in use */
 	__u64 quantum_ns;
-	__u64 round_ns;	/* mtr-ls: T */
+	__u64 round_ns; /* mtr-ls: T */
 };
 
 /* Counters of the whole scheduler. */
 struct totals {
-	__u64 draws;	/* choices of who runs next */
-	__u64 kept;	/* of those: who ran goes on */
-	__u64 rescued;	/* guests and frozen clients run to calm the watchdog */
+	__u64 draws; /* choices of who runs next */
+	__u64 kept; /* of those: who ran goes on */
+	__u64 rescued; /* guests and frozen clients run to calm the watchdog */
 	__u64 transfers; /* loans by waiting for a lock */
 	__u64 revalued; /* values computed */
-	__u64 crowded;	/* clients that could not linger */
-	__u64 dropped;	/* events that found the ring buffer full */
-	__u64 steals;	/* threads taken from another domain */
+	__u64 crowded; /* clients that could not linger */
+	__u64 dropped; /* events that found the ring buffer full */
+	__u64 steals; /* threads taken from another domain */
 };
 
 enum event_type {
-	EVENT_JOIN = 0,	  /* a client's first member became runnable */
-	EVENT_QUEUE = 1,  /* a thread was queued with a key */
-	EVENT_WIN = 2,	  /* a thread was chosen */
+	EVENT_JOIN = 0, /* a client's first member became runnable */
+	EVENT_QUEUE = 1, /* a thread was queued with a key */
+	EVENT_WIN = 2, /* a thread was chosen */
 	EVENT_CHARGE = 3, /* a client was charged */
-	EVENT_LEAVE = 4,  /* a client's last member went to sleep */
+	EVENT_LEAVE = 4, /* a client's last member went to sleep */
 };
 
 /* One line of the trace (paper 3, table 4). */
 struct event {
 	__u64 at_ns;
 	__u64 key;
-	__u64 value;  /* of the client, in parts of WHOLE */
+	__u64 value; /* of the client, in parts of WHOLE */
 	__u64 used_ns; /* the client's, all in all */
 	__u64 due_ns;
 	__u64 charged_ns;
 	__u64 drawn; /* lottery: the random number, in 2^-16 (65536: as much as its tickets say) */
-	__u64 now;   /* service given in all: virtual time */
+	__u64 now; /* service given in all: virtual time */
 	__u32 slot;
 	__u32 tid;
 	__u16 cpu;
@@ -191,15 +192,15 @@ struct thread_args {
 struct value_args {
 	__u32 slot;
 	__u32 active; /* 0, 1: make it so first; 2: leave it */
-	__u64 value;  /* answer */
+	__u64 value; /* answer */
 };
 struct policy_args {
 	__u32 operation; /* 0 join, 1 key, 2 charge, 3 slice, 4 settled */
 	__u32 slot;
 	__u64 argument; /* key: members before it; charge, slice: ns; settled: now, in ns */
-	__u64 value;	/* of the client */
-	__u64 due_ns;	/* of the client */
-	__u64 now;	/* virtual time */
+	__u64 value; /* of the client */
+	__u64 due_ns; /* of the client */
+	__u64 now; /* virtual time */
 	__u64 answer;
 };
 

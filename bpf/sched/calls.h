@@ -124,14 +124,13 @@ int probe_policy(struct policy_args *args)
 		args->answer = client->position;
 		break;
 	case 1:
-		args->answer = policy_key(client, args->argument, args->now);
+		args->answer = policy_key(client, args->due_ns, args->argument, args->now);
 		break;
 	case 2: {
 		u64 drawn = control.policy == POLICY_LOTTERY ? lottery_draw(client) : 0;
 
 		policy_charge(client, args->argument, drawn);
-		args->answer = control.policy == POLICY_MTR_LS ? client->left :
-								 client->charged_ns;
+		args->answer = control.policy == POLICY_MTR_LS ? client->left : client->charged_ns;
 		break;
 	}
 	case 3:

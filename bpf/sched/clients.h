@@ -14,15 +14,15 @@ static __always_inline void policy_join(struct client *client)
 		mtr_ls_join(client);
 }
 
-static __always_inline u64 policy_key(struct client *client, u64 ahead, u64 now)
+static __always_inline u64 policy_key(struct client *client, u64 due_ns, u64 ahead, u64 now)
 {
 	switch (control.policy) {
 	case POLICY_MTR_LS:
 		return client->position;
 	case POLICY_STRIDE:
-		return stride_key(client, ahead, now, STRIDE_LAG_QUANTA);
+		return stride_key(client, due_ns, ahead, now, STRIDE_LAG_QUANTA);
 	default:
-		return stride_key(client, ahead, now, LOTTERY_LAG_QUANTA);
+		return stride_key(client, due_ns, ahead, now, LOTTERY_LAG_QUANTA);
 	}
 }
 
@@ -64,8 +64,7 @@ static __always_inline u64 slice_of(struct client *client, struct domain_state *
 
 static __always_inline bool competes(u32 slot)
 {
-	return !(node_at(control.bank, slot)->flags &
-		 (CLIENT_GUEST | CLIENT_FROZEN | CLIENT_LENT));
+	return !(node_at(control.bank, slot)->flags & (CLIENT_GUEST | CLIENT_FROZEN | CLIENT_LENT));
 }
 
 static __always_inline void member_runnable(u32 slot)
@@ -75,9 +74,12 @@ static __always_inline void member_runnable(u32 slot)
 	__sync_fetch_and_add(&client->wakes, 1);
 	if (__sync_fetch_and_add(&client->runnable, 1))
 		return;
-	if (competes(slot))
+	if (node_at(control.bank, slot)->active)
+		return_from_sleep(client);
+	else if (competes(slot))
 		set_active(slot, true, 0);
-	revalue(slot, control.bank);
+	if (control.policy == POLICY_MTR_LS)
+		revalue(slot, control.bank);
 	policy_join(client);
 	traced(EVENT_JOIN, slot, 0, NULL);
 }
@@ -91,30 +93,29 @@ static __always_inline void deactivate(u32 slot)
 		set_active(slot, true, 0);
 }
 
-/* Whether a client that left has been paid for. */
+/* Whether a client that left has been paid for, and does not come back at once. */
 static __always_inline bool settled(u32 slot, u64 at_ns)
 {
 	struct client *client = client_at(slot);
 
-	if (service - client->advanced > ADVANCE_NS)
-		advance(slot, control.bank);
+	if (at_ns - client->left_at_ns < LINGER_MIN_NS)
+		return false;
+	advance(slot, control.bank);
 	return policy_settled(client, at_ns);
 }
 
-static __always_inline void member_left(u32 slot)
+static __always_inline void member_left(u32 slot, u64 at_ns)
 {
 	struct client *client = client_at(slot);
 	struct cpu_state *cpu;
 
 	if (__sync_fetch_and_sub(&client->runnable, 1) != 1)
 		return;
-	client->left_at_ns = now_ns();
+	client->left_at_ns = at_ns;
+	client->due_limit_ns = due_at_most(client);
 	traced(EVENT_LEAVE, slot, 0, NULL);
-	if (!node_at(control.bank, slot)->active)
-		return;
-	if (settled(slot, client->left_at_ns))
-		return deactivate(slot);
-	if (__sync_val_compare_and_swap(&client->lingers, 0, 1))
+	if (client->lingers || !node_at(control.bank, slot)->active ||
+	    __sync_val_compare_and_swap(&client->lingers, 0, 1))
 		return;
 	cpu = cpu_at(bpf_get_smp_processor_id());
 	if (cpu->lingering_count >= LINGERING_MAX) {
@@ -125,29 +126,39 @@ static __always_inline void member_left(u32 slot)
 	cpu->lingering[cpu->lingering_count++ & (LINGERING_MAX - 1)] = slot;
 }
 
-/* Look at one client that lingers here. Only this CPU changes its list. */
-static __always_inline void look_at_lingering(struct cpu_state *cpu, u64 at_ns)
+/* Look at some clients that linger here. Only this CPU changes its list. */
+static __noinline int look_at_lingering(u64 at_ns)
 {
-	u32 *place, slot, count = cpu->lingering_count;
-	struct client *client;
+	struct cpu_state *cpu = cpu_at(bpf_get_smp_processor_id());
+	u32 looks;
 
-	if (!count)
-		return;
-	if (++cpu->lingering_look >= count)
-		cpu->lingering_look = 0;
-	place = &cpu->lingering[cpu->lingering_look & (LINGERING_MAX - 1)];
-	slot = *place;
-	client = client_at(slot);
-	if (!client->runnable && !settled(slot, at_ns))
-		return;
-	*place = cpu->lingering[(count - 1) & (LINGERING_MAX - 1)];
-	cpu->lingering_count = count - 1;
-	client->lingers = 0;
-	if (!client->runnable)
-		deactivate(slot);
+	cpu->looked_at_ns = at_ns;
+	bpf_for(looks, 0, LINGERING_LOOKS) {
+		u32 *place, slot, count = cpu->lingering_count;
+		struct client *client;
+
+		if (looks >= count)
+			break;
+		if (++cpu->lingering_look >= count)
+			cpu->lingering_look = 0;
+		place = &cpu->lingering[cpu->lingering_look & (LINGERING_MAX - 1)];
+		slot = *place;
+		client = client_at(slot);
+		if (!client->runnable && !settled(slot, at_ns))
+			continue;
+		*place = cpu->lingering[(count - 1) & (LINGERING_MAX - 1)];
+		cpu->lingering_count = count - 1;
+		client->lingers = 0;
+		if (!client->runnable)
+			deactivate(slot);
+	}
+	return 0;
 }
 
 /* Threads. */
+
+/* By how much what a thread was charged may differ from what the kernel has counted. */
+#define COUNTED_SLACK_NS 1000000LL
 
 /* Count a thread as runnable for the client that it belongs to now. */
 static __always_inline void count_in(struct task_struct *p, struct thread *thread)
@@ -159,7 +170,11 @@ static __always_inline void count_in(struct task_struct *p, struct thread *threa
 	if (thread->counted) {
 		if (slot == thread->slot)
 			return;
-		member_left(thread->slot);
+		member_left(thread->slot, now_ns());
+	} else if (p->se.sum_exec_runtime - thread->counted_ns + COUNTED_SLACK_NS >
+		   2 * COUNTED_SLACK_NS) {
+		/* What it used in another class is nobody's. */
+		thread->counted_ns = p->se.sum_exec_runtime;
 	}
 	thread->slot = slot;
 	thread->counted = 1;
@@ -182,10 +197,7 @@ static __noinline u64 choose_payer(struct thread *thread, u64 key, u64 now)
 		if (!payer)
 			continue;
 		client = client_at(payer - 1);
-		revalue(payer - 1, control.bank);
-		if (service - client->advanced > ADVANCE_NS)
-			advance(payer - 1, control.bank);
-		other = policy_key(client, 0, now);
+		other = policy_key(client, due_exactly(payer - 1), 0, now);
 		if (before(other, key)) {
 			key = other;
 			thread->paying = payer - 1;
@@ -194,22 +206,20 @@ static __noinline u64 choose_payer(struct thread *thread, u64 key, u64 now)
 	return key;
 }
 
-/* The thread's key for its next quantum. */
+/* The thread's key for its next quantum, and at whose cost it runs then. */
 static __always_inline u64 next_key(struct thread *thread, struct domain_state *domain, bool woken)
 {
-	struct client *client = client_at(thread->slot);
+	u32 slot = thread->slot;
+	struct client *client = client_at(slot);
 	u32 members = client->runnable;
-	u64 key, now, latest;
+	u64 due_ns = due_exactly(slot), now = service, key, latest;
 
-	revalue(thread->slot, control.bank);
-	if (service - client->advanced > ADVANCE_NS)
-		advance(thread->slot, control.bank);
-	now = service;
-	thread->paying = thread->slot;
-	key = policy_key(client, members > 1 ? members - 1 : 0, now);
-	if (unlikely(thread->payers[0] | thread->payers[1] | thread->payers[2] |
-		     thread->payers[3]))
+	key = policy_key(client, due_ns, members > 1 ? members - 1 : 0, now);
+	thread->due_ns = due_ns;
+	thread->paying = slot;
+	if (unlikely(thread->payers[0] | thread->payers[1] | thread->payers[2] | thread->payers[3]))
 		key = choose_payer(thread, key, now);
+	thread->idle = !competes(slot) && thread->paying == slot;
 	if (control.policy == POLICY_MTR_LS)
 		return key;
 	if (control.policy == POLICY_LOTTERY)
@@ -221,21 +231,19 @@ static __always_inline u64 next_key(struct thread *thread, struct domain_state *
 	latest = now + horizon_ns * nr_cpus;
 	if (unlikely(before(latest, key))) {
 		key = latest;
-		if (thread->paying == thread->slot && members <= 1)
+		if (thread->paying == slot && members <= 1) {
+			advance(slot, control.bank);
 			forgive(client, horizon_ns * nr_cpus * (client->value >> 32) >> 16);
+		}
 	}
 	return key;
 }
 
-static __always_inline void charge(struct task_struct *p, struct thread *thread)
+static __always_inline void charge_for(struct task_struct *p, struct thread *thread, u64 used_ns)
 {
-	u64 counted_ns = p->se.sum_exec_runtime;
-	u64 used_ns = counted_ns - thread->counted_ns;
 	struct client *client = client_at(thread->slot);
 
-	thread->counted_ns = counted_ns;
-	if (!used_ns)
-		return;
+	thread->counted_ns += used_ns;
 	if (p->nr_cpus_allowed < nr_cpus) {
 		struct cpu_state *cpu = cpu_at(scx_bpf_task_cpu(p));
 
@@ -249,11 +257,32 @@ static __always_inline void charge(struct task_struct *p, struct thread *thread)
 		__sync_fetch_and_add(&client->transferred_ns, used_ns);
 	}
 	/* Guests and others that do not compete are due nothing and owe nothing. */
-	if (!competes(thread->paying))
+	if (thread->idle || (unlikely(thread->paying != thread->slot) && !competes(thread->paying)))
 		return;
 	used_ns = policy_charge(client, used_ns, thread->drawn);
 	give(used_ns);
 	traced(EVENT_CHARGE, thread->paying, used_ns, thread);
+}
+
+/* What a thread that goes on running, or might, has used. */
+static __always_inline void charge(struct task_struct *p, struct thread *thread)
+{
+	s64 used_ns = p->se.sum_exec_runtime - thread->counted_ns;
+
+	if (used_ns > 0)
+		charge_for(p, thread, used_ns);
+}
+
+/* The last of a thread that goes to sleep. The kernel has not yet counted it (it does so before a
+ * callback `stopping`, which costs more than the rest of going to sleep), so it is what the clock
+ * says; the next charge makes up for the difference. */
+static __always_inline void charge_last(struct task_struct *p, struct thread *thread,
+					struct cpu_state *cpu, u64 at_ns)
+{
+	s64 used_ns = at_ns - cpu->since_ns;
+
+	if (used_ns > 0)
+		charge_for(p, thread, used_ns);
 }
 
 /* A thread waits no longer. */
@@ -265,7 +294,7 @@ static __always_inline void left_queue(struct thread *thread, struct domain_stat
 	thread->own_queue = 0;
 	if (own)
 		__sync_fetch_and_sub(&cpu_at(own - 1)->own, 1);
-	if (competes(thread->slot) && domain->queued)
+	if (!thread->idle && domain->queued)
 		__sync_fetch_and_sub(&domain->queued, 1);
 }
 
@@ -273,17 +302,22 @@ static __always_inline void left_queue(struct thread *thread, struct domain_stat
 static __always_inline void chosen(struct thread *thread, struct cpu_state *cpu,
 				   struct domain_state *domain, u64 at_ns)
 {
-	cpu->guest = !competes(thread->slot) && thread->paying == thread->slot;
-	if (!cpu->guest)
-		domain->front = thread->key;
-	cpu->key = thread->key;
-	cpu->inverse = client_at(thread->paying)->inverse;
+	struct client *client = client_at(thread->slot);
+	u64 key = thread->key;
+
+	client->wins++;
+	if (unlikely(thread->paying != thread->slot))
+		client = client_at(thread->paying);
+	cpu->guest = thread->idle;
+	if (!thread->idle)
+		domain->front = key;
+	cpu->key = key;
+	cpu->inverse = client->inverse;
 	cpu->since_ns = at_ns;
 	cpu->busy = 1;
-	client_at(thread->slot)->wins++;
-	traced(EVENT_WIN, thread->slot, thread->key, thread);
-	look_at_lingering(cpu_at(bpf_get_smp_processor_id()), at_ns);
-	look_at_lingering(cpu_at(bpf_get_smp_processor_id()), at_ns);
+	traced(EVENT_WIN, thread->slot, key, thread);
+	if (cpu->lingering_count && at_ns - cpu->looked_at_ns > LOOK_NS)
+		look_at_lingering(at_ns);
 }
 
 #endif

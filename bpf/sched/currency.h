@@ -39,8 +39,9 @@ u64 service SEC(".data");
 u64 forgiven SEC(".data");
 
 #define HARD_SCALE 16
-/* A client's due is brought up to date when so much was given since. */
-#define ADVANCE_NS 50000ULL
+/* A client's due is brought up to date when somebody's activity changed since, and when so much was
+ * given. In between it is its value's part of what was given. */
+#define ADVANCE_NS 1000000ULL
 
 /* Where climbing keeps what does not fit on the stack. What runs under the scheduler's locks uses
  * the first, what user space calls the second. */
@@ -84,11 +85,11 @@ static __always_inline u64 share(u64 value, u64 part, u64 whole)
 	/* A sum may be seen without its ticket (rule 2). */
 	if (part >= whole)
 		return value;
-#define STEP(digit, bits)                                               \
-	do {                                                            \
-		rest = (rest << (bits)) + (digit) * part;               \
-		quotient = (quotient << (bits)) + rest / whole;         \
-		rest %= whole;                                          \
+#define STEP(digit, bits)                                                                          \
+	do {                                                                                       \
+		rest = (rest << (bits)) + (digit) * part;                                          \
+		quotient = (quotient << (bits)) + rest / whole;                                    \
+		rest %= whole;                                                                     \
 	} while (0)
 	rest = 0;
 	quotient = 0;
@@ -348,6 +349,53 @@ static __always_inline void lose(struct client *client)
 	__sync_fetch_and_add(&service, lost_ns);
 }
 
+/* What a client has been due by now, if its value has not changed since that was computed. */
+static __always_inline u64 due_by_now(const struct client *client)
+{
+	u64 given_ns = service - client->advanced;
+
+	if (given_ns > 1ULL << 32)
+		given_ns = 1ULL << 32;
+	return client->due_ns + (given_ns * (client->value >> 17) >> 31);
+}
+
+/* The same, with its value brought up to date. */
+static __always_inline u64 due_exactly(u32 slot)
+{
+	struct client *client = client_at(slot);
+	u32 bank = control.bank;
+
+	if (node_at(bank, slot)->stamp != activity || service - client->advanced > ADVANCE_NS) {
+		advance(slot, bank);
+		revalue(slot, bank);
+	}
+	return due_by_now(client);
+}
+
+/* Its last runnable member leaves: a client that stays active without one is due no more than what
+ * pays for what it was charged. */
+static __always_inline u64 due_at_most(const struct client *client)
+{
+	return later(due_by_now(client), client->charged_ns);
+}
+
+/* What it was due beyond that while it slept is due to all. */
+static __always_inline void return_due(struct client *client, u64 due_ns)
+{
+	s64 more_ns = due_ns - client->due_limit_ns;
+
+	if (control.policy == POLICY_MTR_LS || more_ns <= 0)
+		return;
+	__sync_fetch_and_sub(&client->due_ns, more_ns);
+	__sync_fetch_and_add(&service, more_ns);
+}
+
+/* A client's first member became runnable before its tickets became inactive. */
+static __always_inline void return_from_sleep(struct client *client)
+{
+	return_due(client, due_by_now(client));
+}
+
 /* Make a client's tickets active or not; once, however many try. */
 static __always_inline void set_active(u32 slot, bool active, u32 scratch_index)
 {
@@ -360,10 +408,13 @@ static __always_inline void set_active(u32 slot, bool active, u32 scratch_index)
 	if (__sync_val_compare_and_swap(&node->active, !active, active) != !active)
 		return;
 	climb(slot, bank, active, scratch_index);
-	/* Who leaves owing something (main.bpf.c, rule 4, lets few) would leave the others with more
-	 * due than there is. */
-	if (!active)
-		forgive(client_at(slot), 0);
+	if (active)
+		return;
+	if (!client_at(slot)->runnable)
+		return_due(client_at(slot), client_at(slot)->due_ns);
+	/* Who leaves owing something (main.bpf.c, rule 4, lets few) would leave the others with
+	 * more due than there is. */
+	forgive(client_at(slot), 0);
 }
 
 #endif

@@ -50,6 +50,11 @@ const volatile bool transfers = true;
 #define DOMAIN_LAG_QUANTA 2
 #define HURRIED_MAX 8
 #define LINGERING_MAX 64
+/* A client that left lingers for at least this, so that who sleeps for a moment costs nothing; some
+ * of those that do are looked at now and then. */
+#define LINGER_MIN_NS 300000ULL
+#define LOOK_NS 250000ULL
+#define LINGERING_LOOKS 8
 /* A woken thread must be this much ahead of a running one, in ns of that one, to preempt it. */
 #define PREEMPT_MIN_NS 20000ULL
 /* How many running threads a wake-up compares itself to. */
@@ -71,13 +76,14 @@ struct cpu_state {
 	u64 inverse;
 	u64 since_ns;
 	u64 front; /* in this CPU's own queue: the tag of who was served last */
-	u32 own;   /* how many wait there; never fewer */
+	u32 own; /* how many wait there; never fewer */
 	u32 busy;
 	u32 guest;
 	u32 choices;
 	u32 events;
 	u32 lingering_count;
 	u32 lingering_look;
+	u64 looked_at_ns; /* when those were looked at last */
 	u32 lingering[LINGERING_MAX]; /* slots of clients that linger, in no order */
 } __attribute__((aligned(64)));
 
@@ -143,7 +149,7 @@ static __noinline int report(u32 type, u32 slot, u64 key, struct thread *thread)
 	event->key = key;
 	event->value = client->value;
 	event->used_ns = client->used_ns;
-	event->due_ns = client->due_ns;
+	event->due_ns = thread ? thread->due_ns : client->due_ns;
 	event->charged_ns = client->charged_ns;
 	event->drawn = thread ? thread->drawn : 0;
 	event->now = service;
@@ -175,50 +181,55 @@ s32 BPF_STRUCT_OPS(allot_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wa
 	return cpu;
 }
 
+/* By how much a thread with this key is ahead of what a CPU runs; all for one that runs a guest. */
+static __always_inline u64 ahead_of(const struct cpu_state *cpu, u64 key, u64 at_ns)
+{
+	u64 ran_ns, reached;
+
+	if (!cpu->busy)
+		return 0;
+	if (cpu->guest)
+		return ~0ULL;
+	if (control.policy == POLICY_MTR_LS)
+		return before(key, cpu->key) ? cpu->key - key : 0;
+	ran_ns = at_ns - cpu->since_ns;
+	if (ran_ns > 1ULL << 24)
+		ran_ns = 1ULL << 24;
+	if (ran_ns <= PREEMPT_MIN_NS)
+		return 0;
+	reached = cpu->key + ((ran_ns - PREEMPT_MIN_NS) * cpu->inverse >> INVERSE_SHIFT);
+	return before(key, reached) ? reached - key : 0;
+}
+
 /* Let a CPU that runs a guest, or somebody who is further on, choose again. */
 static __always_inline void preempt(struct client *client, u64 key, s32 target, bool anywhere,
 				    u64 at_ns)
 {
-	u32 domain = cpu_domain[target & (CPUS_MAX - 1)];
-	u64 most = 0;
-	s32 victim = -1;
-	u32 look, looks = anywhere ? nr_cpus : 1;
+	u64 most = ahead_of(cpu_at(target), key, at_ns);
+	s32 victim = target;
+	u32 look;
 
-	if (looks > PREEMPT_LOOKS)
-		looks = PREEMPT_LOOKS;
-	bpf_for(look, 0, looks) {
-		s32 number = target + look;
-		struct cpu_state *cpu;
-		u64 ahead, ran_ns;
+	if (nr_cpus > 1 && anywhere) {
+		u32 domain = cpu_domain[target & (CPUS_MAX - 1)];
 
-		if ((u32)number >= nr_cpus)
-			number -= nr_cpus;
-		if (cpu_domain[number & (CPUS_MAX - 1)] != domain)
-			continue;
-		cpu = cpu_at(number);
-		if (!cpu->busy)
-			continue;
-		if (cpu->guest) {
-			victim = number;
-			break;
-		}
-		ran_ns = at_ns - cpu->since_ns;
-		if (ran_ns > 1ULL << 30)
-			ran_ns = 1ULL << 30;
-		if (control.policy == POLICY_MTR_LS) {
-			ahead = before(key, cpu->key) ? cpu->key - key : 0;
-		} else {
-			u64 reached = cpu->key + virtual_ns(ran_ns, cpu->inverse);
-			u64 margin = virtual_ns(PREEMPT_MIN_NS, cpu->inverse);
+		for (look = 1; look < PREEMPT_LOOKS; look++) {
+			s32 number = target + look;
+			u64 ahead;
 
-			ahead = before(key + margin, reached) ? reached - key : 0;
-		}
-		if (ahead > most) {
-			most = ahead;
-			victim = number;
+			if (look >= nr_cpus)
+				break;
+			if ((u32)number >= nr_cpus)
+				number -= nr_cpus;
+			if (cpu_domain[number & (CPUS_MAX - 1)] != domain)
+				continue;
+			ahead = ahead_of(cpu_at(number), key, at_ns);
+			if (ahead > most) {
+				most = ahead;
+				victim = number;
+			}
 		}
 	}
-	if (victim < 0)
+	if (!most)
 		return;
 	client->preemptions++;
 	scx_bpf_kick_cpu(victim, SCX_KICK_PREEMPT);
@@ -258,7 +269,6 @@ void BPF_STRUCT_OPS(allot_enqueue, struct task_struct *p, u64 enq_flags)
 	struct thread *thread = thread_of(p);
 	struct client *client;
 	bool everywhere;
-	u32 flags;
 
 	if (unlikely(!thread)) {
 		insert(p, SCX_DSQ_LOCAL, control.quantum_ns, enq_flags);
@@ -268,15 +278,17 @@ void BPF_STRUCT_OPS(allot_enqueue, struct task_struct *p, u64 enq_flags)
 	if (!thread->ready) {
 		bool woken = !thread->counted;
 
+		if (!woken)
+			charge(p, thread);
 		count_in(p, thread);
 		thread->key = next_key(thread, domain, woken);
 	}
 	thread->ready = 0;
 	client = client_at(thread->slot);
 	thread->queued_at_ns = now_ns();
-	flags = node_at(control.bank, thread->slot)->flags;
-	if (unlikely(flags & (CLIENT_GUEST | CLIENT_FROZEN | CLIENT_LENT)) &&
-	    thread->paying == thread->slot) {
+	if (unlikely(thread->idle)) {
+		u32 flags = node_at(control.bank, thread->slot)->flags;
+
 		idlers = 1;
 		insert_ordered(p, flags & CLIENT_FROZEN ? FROZEN_QUEUE : IDLE_QUEUE, SLICE_MIN_NS,
 			       thread->queued_at_ns, enq_flags);
@@ -426,7 +438,8 @@ static __noinline bool steal(s32 cpu, bool compare, u64 key)
 
 		if (other == own)
 			continue;
-		if (compare && (!head_of(DOMAIN_QUEUE(other), &head, NULL) || !before(head + lag, key)))
+		if (compare &&
+		    (!head_of(DOMAIN_QUEUE(other), &head, NULL) || !before(head + lag, key)))
 			return false;
 		if (move_to_local(DOMAIN_QUEUE(other))) {
 			__sync_fetch_and_add(&totals.steals, 1);
@@ -486,7 +499,7 @@ void BPF_STRUCT_OPS(allot_dispatch, s32 number, struct task_struct *prev)
 			key = next_key(thread, domain, false);
 			thread->key = key;
 			thread->ready = 1;
-			runs = competes(thread->slot) || thread->paying != thread->slot;
+			runs = !thread->idle;
 			/* Against others that may run only here its tag counts. */
 			mine = prev->nr_cpus_allowed < nr_cpus;
 		}
@@ -504,8 +517,7 @@ void BPF_STRUCT_OPS(allot_dispatch, s32 number, struct task_struct *prev)
 			return;
 		goto keep;
 	}
-	if (nr_domains > 1 && has_shared && !(cpu->choices % ANCHOR) &&
-	    steal(number, true, shared))
+	if (nr_domains > 1 && has_shared && !(cpu->choices % ANCHOR) && steal(number, true, shared))
 		return;
 	if (has_own && (!has_shared || before(own, shared))) {
 		if (move_to_local(CPU_QUEUE(number)))
@@ -536,7 +548,7 @@ keep:
 
 void BPF_STRUCT_OPS(allot_running, struct task_struct *p)
 {
-	s32 number = scx_bpf_task_cpu(p);
+	u32 number = bpf_get_smp_processor_id();
 	struct domain_state *domain = domain_of(number);
 	struct thread *thread = thread_of(p);
 	u64 at_ns = now_ns(), waited_ns;
@@ -544,7 +556,6 @@ void BPF_STRUCT_OPS(allot_running, struct task_struct *p)
 
 	if (!thread)
 		return;
-	thread->counted_ns = p->se.sum_exec_runtime;
 	thread->ready = 0;
 	/* Who goes to an idle CPU is not enqueued. */
 	if (!thread->counted) {
@@ -561,35 +572,23 @@ void BPF_STRUCT_OPS(allot_running, struct task_struct *p)
 	chosen(thread, cpu_at(number), domain, at_ns);
 }
 
-void BPF_STRUCT_OPS(allot_stopping, struct task_struct *p, bool runnable)
-{
-	struct thread *thread;
-
-	cpu_at(scx_bpf_task_cpu(p))->busy = 0;
-	/* Who stops to wait is charged when it becomes quiescent. */
-	if (!runnable)
-		return;
-	thread = thread_of(p);
-	if (thread)
-		charge(p, thread);
-}
-
 void BPF_STRUCT_OPS(allot_quiescent, struct task_struct *p, u64 deq_flags)
 {
-	struct domain_state *domain = domain_of(scx_bpf_task_cpu(p));
 	struct thread *thread = thread_of(p);
+	s32 number = scx_bpf_task_cpu(p);
+	u64 at_ns = now_ns();
 
 	if (!thread || !thread->counted)
 		return;
 	if (thread->queued_at_ns)
-		left_queue(thread, domain);
+		left_queue(thread, domain_of(number));
 	else
-		charge(p, thread);
+		charge_last(p, thread, cpu_at(number), at_ns);
 	if ((deq_flags & SCX_DEQ_SLEEP) && unlikely(thread->lock_kind || p->pi_blocked_on) &&
 	    lend(p, thread))
 		return;
 	thread->counted = 0;
-	member_left(thread->slot);
+	member_left(thread->slot, at_ns);
 }
 
 s32 BPF_STRUCT_OPS(allot_init_task, struct task_struct *p, struct scx_init_task_args *args)
@@ -673,7 +672,6 @@ struct sched_ext_ops allot_ops = {
 	.enqueue = (void *)allot_enqueue,
 	.dispatch = (void *)allot_dispatch,
 	.running = (void *)allot_running,
-	.stopping = (void *)allot_stopping,
 	.quiescent = (void *)allot_quiescent,
 	.cpu_online = (void *)allot_cpu_online,
 	.cpu_offline = (void *)allot_cpu_offline,

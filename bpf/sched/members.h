@@ -15,12 +15,13 @@
 #define NS_PER_START_TICK 10000000ULL
 
 struct thread {
-	u64 key;	  /* where it is queued, or was when it was chosen */
-	u64 tag;	  /* its place in the order of a CPU's own queue */
-	u64 drawn;	  /* lottery: the random number of this win */
-	u64 counted_ns;	  /* its CPU time that has been charged */
+	u64 key;	 /* where it is queued, or was when it was chosen */
+	u64 tag;	 /* its place in the order of a CPU's own queue */
+	u64 due_ns;   /* of its client, when its key was computed */
+	u64 drawn;   /* lottery: the random number of this win */
+	u64 counted_ns;	/* its CPU time that has been charged */
 	u64 queued_at_ns; /* 0 while it does not wait */
-	u64 cgroup;	  /* where it was when its client was looked up */
+	u64 cgroup;   /* where it was when its client was looked up */
 	u64 lock;	  /* what it waits for, while it does */
 	u32 lock_kind;
 	u32 lent_to;  /* tid of who got its tickets, 0 for nobody */
@@ -28,6 +29,7 @@ struct thread {
 	u32 paying;  /* slot that its present quantum is charged to */
 	u32 own_queue; /* CPU + 1 in whose own queue it waits, 0 for none */
 	u32 ready;   /* its key for the next quantum is known */
+	u32 idle;	  /* runs when nobody else wants to: a guest, a lender, or frozen */
 	u32 counted; /* in its client's count of runnable members */
 	u32 slot;
 	u32 epoch;
@@ -116,8 +118,7 @@ static __noinline int look_up(struct task_struct *p, struct thread *thread)
 		return rest;
 	slot = numbered(&threads, p->pid, p->start_boottime);
 	if (slot < 0)
-		slot = numbered(&processes, p->tgid,
-				p->group_leader->start_boottime);
+		slot = numbered(&processes, p->tgid, p->group_leader->start_boottime);
 	if (slot < 0 && control.has_cgroups)
 		slot = of_cgroup(p->cgroups->dfl_cgrp);
 	if (slot < 0 && thread->inherited &&

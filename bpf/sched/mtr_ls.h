@@ -15,8 +15,8 @@
  *    briefly does not give its part of the round away, it counts as active for one round T after
  *    it went to sleep.
  * 7. Places are virtual times (ours): a round has passed when T was given by every CPU. A new
- *    client's place is one round from now; who moves to the rear, one round from where it stood, but
- *    that counts as at most a round before or after now (who runs far before its place had nobody
+ *    client's place is one round from now; who moves to the rear, one round from where it stood,
+ * but that counts as at most a round before or after now (who runs far before its place had nobody
  *    else there). When all are busy this is the order of the list, for everybody moves once in a
  *    round. On several CPUs it is not: those with small quotas would move
  *    while one with a great quota runs, and be served a second time before that one is.

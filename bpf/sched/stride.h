@@ -15,8 +15,8 @@
  * 5. A client that is due more than CPUs can give it falls behind for ever (Chandra et al. 2000
  *    cap its weight). What it lags by more than STRIDE_LAG_QUANTA and what is lawful it loses, and
  *    that is due to all instead, in proportion: virtual time moves on by it. So the others keep
- *    their ratios, and share what it cannot have. Lawful: each of those that wait may have run ahead
- *    by a quantum, so that who is served next lags by its part of all these quanta.
+ *    their ratios, and share what it cannot have. Lawful: each of those that wait may have run
+ * ahead by a quantum, so that who is served next lags by its part of all these quanta.
  *
  * Property: two clients that stay runnable differ by at most two quanta in what they got for
  * their values (policy::stride).
@@ -26,9 +26,10 @@
 
 #define STRIDE_LAG_QUANTA 4
 
-static __always_inline u64 stride_key(struct client *client, u64 ahead, u64 now, u64 lag_quanta)
+static __always_inline u64 stride_key(struct client *client, u64 due_ns, u64 ahead, u64 now,
+				      u64 lag_quanta)
 {
-	s64 owed_ns = client->charged_ns - client->due_ns;
+	s64 owed_ns = client->charged_ns - due_ns;
 	u64 lawful_ns = control.quantum_ns * waiting() * (client->value >> 32) >> 16;
 	s64 least_ns = -(s64)(lag_quanta * control.quantum_ns + lawful_ns);
 	u64 key;

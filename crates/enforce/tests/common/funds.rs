@@ -2,7 +2,7 @@
 
 use allot_enforce::{Plan, PlannedClient};
 use ledger::{
-    Authority, Caller, Class, CurrencyId, Funding, Intent, Ledger, Mode, NewClient, Resource,
+    Authority, Caller, Class, CurrencyId, Funding, Intent, Ledger, Member, Mode, NewClient, Resource,
     TicketKind,
 };
 
@@ -50,11 +50,19 @@ impl Funds {
     }
 
     /// A process with soft tickets from a currency.
+    #[allow(dead_code, reason = "not every user of this file needs it")]
     pub fn client(&mut self, issuer: CurrencyId, amount: u64, pid: u32) -> CurrencyId {
         let process = observe::ProcessHandle::open(pid).expect("it lives").identity();
         let client = NewClient::process(process, 0, 0);
         self.act(Intent::Adopt { client, issuer, funding: vec![soft(amount)] });
         self.ledger.client_of(process).expect("just made")
+    }
+
+    /// Whoever it is, with soft tickets from a currency.
+    #[allow(dead_code, reason = "not every user of this file needs it")]
+    pub fn member(&mut self, issuer: CurrencyId, amount: u64, member: Member) {
+        let client = NewClient { member, uid: 0, gid: 0 };
+        self.act(Intent::Adopt { client, issuer, funding: vec![soft(amount)] });
     }
 
     /// Whether a client is to be frozen.

@@ -56,9 +56,10 @@ static u64 step(u32 operation, struct client *client, u64 argument, u64 now)
 		case POLICY_MTR_LS:
 			return client->position;
 		case POLICY_STRIDE:
-			return stride_key(client, argument, now, STRIDE_LAG_QUANTA);
+			return stride_key(client, client->due_ns, argument, now, STRIDE_LAG_QUANTA);
 		default:
-			return stride_key(client, argument, now, LOTTERY_LAG_QUANTA);
+			return stride_key(client, client->due_ns, argument, now,
+					  LOTTERY_LAG_QUANTA);
 		}
 	case 2:
 		switch (control.policy) {
@@ -110,8 +111,8 @@ int main(void)
 		printf("%llu %llu %llu %llu %llu %llu %llu %llu\n", (unsigned long long)answer,
 		       (unsigned long long)client->due_ns, (unsigned long long)client->charged_ns,
 		       (unsigned long long)client->draws, (unsigned long long)client->left,
-		       (unsigned long long)client->position,
-		       (unsigned long long)client->next_place, (unsigned long long)service);
+		       (unsigned long long)client->position, (unsigned long long)client->next_place,
+		       (unsigned long long)service);
 	}
 	return 0;
 }
