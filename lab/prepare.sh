@@ -1,4 +1,4 @@
-# Sourced by lab/run: gets the kernel, QEMU and the runner ready, under the cache directory.
+# Sourced by lab/run and lab/repeat: gets the kernel, QEMU and the runner ready, under the cache directory.
 # Everything is built in a temporary directory and renamed when whole, so an interrupted run leaves nothing half done.
 # shellcheck shell=bash
 
@@ -9,6 +9,10 @@ say() { echo "lab: $*" >&2; }
 # The exit status of a lab that failed itself, as distinct from its command; 77 says that this machine cannot run it.
 fail() { say "$*"; exit 125; }
 unavailable() { say "$*"; exit 77; }
+
+# What options take.
+number() { [[ $2 =~ ^[1-9][0-9]*$ ]] || fail "$1 takes a number of at least 1, not '$2'"; }
+memory_size() { [[ $2 =~ ^[1-9][0-9]*[MG]$ ]] || fail "$1 takes a size like 512M or 2G, not '$2'"; }
 
 # step TEXT COMMAND...: says what is done and how long it took; on failure shows the end of what it printed.
 step() {
@@ -234,8 +238,9 @@ prepare_accelerator() {
   fi
 }
 
-# Prepares everything, one lab at a time.
+# prepare FUNCTION...: calls these of the functions above, in order, one lab at a time.
 prepare() {
+  local part
   mkdir -p "$cache" 2>/dev/null && [ -w "$cache" ] ||
     fail "$cache cannot be written: name a directory of yours in ALLOT_LAB_CACHE"
   exec 9>"$cache/lock"
@@ -246,11 +251,7 @@ prepare() {
   # What an earlier run that was killed left behind.
   rm -rf "$cache"/preparing.*
   scratch=$(mktemp -d "$cache/preparing.XXXXXX")
-  prepare_packages
-  prepare_runner
-  prepare_virtiofsd
-  prepare_kernel
-  prepare_accelerator
+  for part in "$@"; do "$part"; done
   rm -rf "$scratch"
   exec 9>&-
 }
