@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests of the scheduler in the kernel (crates/enforce/tests/scx.rs) in the lab, all in one machine.
+# Runs the tests of the scheduler in the kernel (crates/enforce/tests/scx.rs and scx_differential.rs) in the lab, all in
+# one machine. Arguments go to both programs: parts of the names of the tests that are wanted.
 # Prints one line a test: 'ok name', 'FAIL name: what' or 'SKIP name: reason'.
 set -uo pipefail
 
@@ -8,36 +9,55 @@ cd "$top" || exit 1
 work=$(mktemp -d "${TMPDIR:-/tmp}/allot-scx-test.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
-# The newest build of the test binary, which cargo names.
-program=$(cargo test --locked -p allot-enforce --test scx --no-run --message-format=json 2>"$work/build" |
-  sed -n 's/.*"executable":"\([^"]*\/scx-[0-9a-f]*\)".*/\1/p' | tail -n 1)
-if [ ! -x "$program" ]; then
-  echo "FAIL scx: the tests could not be built: $(tail -n 3 "$work/build" | tr '\n' ' ')"
-  exit 1
-fi
+# The newest builds of the test binaries, which cargo names.
+files=(scx scx_differential)
+cargo test --locked -p allot-enforce "${files[@]/#/--test=}" --no-run --message-format=json >"$work/made" 2>"$work/build"
+programs=()
+for file in "${files[@]}"; do
+  program=$(sed -n "s/.*\"executable\":\"\([^\"]*\/$file-[0-9a-f]*\)\".*/\1/p" "$work/made" | tail -n 1)
+  if [ ! -x "$program" ]; then
+    echo "FAIL $file: the tests could not be built: $(tail -n 3 "$work/build" | tr '\n' ' ')"
+    exit 1
+  fi
+  programs+=("$file" "$program")
+done
 
 # One at a time, with all that they say: a test's own lines stand between its name and its result.
-lab/run --cpus 2 --timeout 1200 -- env RUST_BACKTRACE=0 "$program" --test-threads=1 --nocapture "$@" \
-  >"$work/out" 2>&1 </dev/null
+# shellcheck disable=SC2016  # the guest's shell expands these
+lab/run --cpus 2 --timeout 1400 -- env RUST_BACKTRACE=0 bash -c '
+  status=0
+  while [ "$1" != -- ]; do
+    file=$1 program=$2
+    shift 2
+    programs+=("$file" "$program")
+  done
+  shift
+  set -- --test-threads=1 --nocapture "$@"
+  for ((i = 0; i < ${#programs[@]}; i += 2)); do
+    echo "file ${programs[i]}"
+    "${programs[i + 1]}" "$@" || status=1
+  done
+  exit $status' lab "${programs[@]}" -- "$@" >"$work/out" 2>&1 </dev/null
 status=$?
 cat "$work/out" >&2
 if [ "$status" -eq 77 ]; then
-  echo "SKIP scx: $(grep '^lab: ' "$work/out" | tail -n 1 | cut -c 6-)"
+  for file in "${files[@]}"; do echo "SKIP $file: $(grep '^lab: ' "$work/out" | tail -n 1 | cut -c 6-)"; done
   exit 0
 fi
 
-awk '
+awk -v files="${#files[@]}" '
   function finish(result) {
     if (name == "") return
-    if (result == "ok" && skipped != "") print "SKIP scx:" name ": " skipped
-    else if (result == "ok") print "ok scx:" name
-    else { print "FAIL scx:" name ": " (why == "" ? "no result" : why); failed = 1 }
+    if (result == "ok" && skipped != "") print "SKIP " file ":" name ": " skipped
+    else if (result == "ok") print "ok " file ":" name
+    else { print "FAIL " file ":" name ": " (why == "" ? "no result" : why); failed = 1 }
     name = ""; skipped = ""; why = ""; told = 0
   }
-  /^test result: / { ended = 1; next }
+  /^file [a-z_]+$/ { finish("none"); file = $2; next }
+  /^test result: / { finish("none"); ended++; next }
   match($0, /^test [a-z_0-9:]+ \.\.\. /) {
     finish("none")
-    name = $2; ran++
+    name = $2
     $0 = substr($0, RSTART + RLENGTH)
   }
   name != "" && match($0, /SKIP [a-z_0-9]+: /) { skipped = substr($0, RSTART + RLENGTH) }
@@ -47,6 +67,6 @@ awk '
   name != "" && /^FAILED$/ { finish("failed") }
   END {
     finish("none")
-    if (!ended) { print "FAIL scx: the tests did not end"; failed = 1 }
+    if (ended < files) { print "FAIL " file ": the tests did not end"; failed = 1 }
     exit failed
   }' "$work/out"
