@@ -9,12 +9,15 @@ use crate::{numbers, output, session};
 use clap::Args;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use wire::{Client, TraceKind, TraceLine};
 
 /// Names of new clients are asked for at most so often.
 const ASK_PAUSE: Duration = Duration::from_secs(1);
 const CLIENT_COLUMNS: usize = 24;
+/// Lines that wait to be shown; what comes while so many do waits in allotd.
+const KEPT_LINES: usize = 4096;
 
 /// Show every choice of the scheduler in the kernel: who was drawn, for how much, with which number
 ///
@@ -52,13 +55,22 @@ pub fn trace(global: &Global, args: &TraceArgs) -> Result<ExitCode, CliError> {
         None => None,
     };
     let style = Style::of_stdout();
-    let mut lines = client.trace(id)?;
+    let lines = client.trace(id)?;
+    // Who waits for a line waits for ever where nothing happens, and the time is up nevertheless.
+    let (sender, arrived) = mpsc::sync_channel(KEPT_LINES);
+    std::thread::spawn(move || lines.into_iter().try_for_each(|line| sender.send(line)));
     if !global.json {
         output::text(&style.paint(Tone::Strong, &heading()))?;
     }
     let until = args.seconds.map(|seconds| Instant::now() + seconds);
     while until.is_none_or(|until| Instant::now() < until) {
-        let Some(line) = lines.next() else { break };
+        let line = match until {
+            Some(until) => {
+                arrived.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
+            }
+            None => arrived.recv().ok(),
+        };
+        let Some(line) = line else { break };
         let line = line?;
         if line.kind != TraceKind::Win && !args.all {
             continue;

@@ -32,6 +32,8 @@ const OPERATIONS_MAX: usize = 1000;
 
 /// How often a trace is read.
 const TRACE_PAUSE: Duration = Duration::from_millis(50);
+/// So many of its events are written, then it is others' turn.
+const TRACE_CHUNK: usize = 64;
 
 /// What every request needs.
 #[derive(Clone)]
@@ -321,13 +323,18 @@ async fn trace(
                 () = lines.closed() => return,
             }
             let events = trace.ready();
-            let mut text = Vec::new();
-            for event in events.iter().filter(|event| client.is_none_or(|id| id == event.client.0))
-            {
-                text.extend_from_slice(&line(&trace_line(event)));
-            }
-            if !text.is_empty() && lines.send(Ok(Bytes::from(text))).await.is_err() {
-                return;
+            for events in events.chunks(TRACE_CHUNK) {
+                let wanted =
+                    events.iter().filter(|event| client.is_none_or(|id| id == event.client.0));
+                let text: Vec<u8> = wanted.flat_map(|event| line(&trace_line(event))).collect();
+                if !text.is_empty() && lines.send(Ok(Bytes::from(text))).await.is_err() {
+                    return;
+                }
+                if lines.is_closed() || *ending.borrow() {
+                    return;
+                }
+                // A busy machine makes more of them than can be told, and others ask too.
+                tokio::task::yield_now().await;
             }
         }
     });
