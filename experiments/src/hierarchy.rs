@@ -4,7 +4,7 @@ use crate::daemon::Setup;
 use crate::graph::Graph;
 use crate::plot::{draw, progress, progress_panel};
 use crate::report::Findings;
-use crate::session::{Bench, Part, SLICES, is_allots};
+use crate::session::{Bench, OF_ALLOT, Part, is_allots};
 use crate::timeline::phases;
 use crate::{ExperimentError, ExperimentInfo, Outcome};
 
@@ -44,7 +44,8 @@ pub(crate) fn run_graph(
     let mut daemon = bench.allotd(&Setup::of(bench.options))?;
     let mut findings = Findings::new(bench, &daemon)?;
     let tick = findings.quantum();
-    let part = Part { label: "", graph, seconds, tick, slices: &SLICES, weights: true, last: true };
+    let slices = bench.slices();
+    let part = Part { label: "", graph, seconds, tick, slices, weights: true, last: true };
     let record = bench.run(Some(&mut daemon), &part)?;
     let names: Vec<String> = graph.clients.iter().map(|client| client.name.clone()).collect();
     let policy = findings.policy;
@@ -63,9 +64,8 @@ pub(crate) fn run_graph(
             }
         }
     };
-    let of_allot = SLICES[0] + SLICES[2];
-    let allots = progress(&names, &record.series, &|at| is_allots(at, &bounds));
-    let kernels = progress(&names, &record.series, &|at| !is_allots(at, &bounds));
+    let allots = progress(&names, &record.series, &|at| is_allots(at, &bounds, slices));
+    let kernels = progress(&names, &record.series, &|at| !is_allots(at, &bounds, slices));
     let title = match graph.paper.as_str() {
         "" => graph.title.clone(),
         paper => format!("{} ({paper})", graph.title),
@@ -75,8 +75,8 @@ pub(crate) fn run_graph(
         count => format!("allot: {policy}, {count} CPUs"),
     };
     let panels = [
-        progress_panel(&under, allots, marks(of_allot)),
-        progress_panel("the kernel's default", kernels, marks(1.0 - of_allot)),
+        progress_panel(&under, allots, marks(OF_ALLOT)),
+        progress_panel("the kernel's default", kernels, marks(1.0 - OF_ALLOT)),
     ];
     let svg = draw(&title, &panels);
     let svg = vec![("progress.svg".to_owned(), svg)];

@@ -4,7 +4,7 @@ use crate::daemon::Setup;
 use crate::graph::{BASE, Client, Currency, Funding, Graph, TicketKind};
 use crate::plot::{draw, progress, progress_panel};
 use crate::report::Findings;
-use crate::session::{Bench, Part, Record, SLICES, is_allots};
+use crate::session::{Bench, Part, Record, is_allots};
 use crate::{ExperimentError, ExperimentInfo, Outcome};
 
 pub(crate) const INFO: ExperimentInfo = ExperimentInfo {
@@ -39,7 +39,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
         let seconds = bench.total * part_of_run;
         let label = format!("1:{count}");
         let tick = findings.quantum();
-        let slices = &SLICES;
+        let slices = bench.slices();
         let last = Some(count) == PARTS.last().map(|(count, ..)| *count);
         let part =
             Part { label: &label, graph: &graph, seconds, tick, slices, weights: true, last };
@@ -47,15 +47,18 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
         let names = users(&graph);
         findings.add(&label, &names, &record.windows);
         let title = format!("User insulation, 1 process against {count} (paper 3, {figures})");
-        svg.push((format!("insulation-{count}.svg"), plot(&title, &names, &record, seconds)));
+        svg.push((
+            format!("insulation-{count}.svg"),
+            plot(&title, &names, &record, seconds, slices),
+        ));
     }
     Ok(findings.finish(bench, &INFO, INFO.title, INFO.paper, svg))
 }
 
-fn plot(title: &str, names: &[String], record: &Record, seconds: f64) -> String {
+fn plot(title: &str, names: &[String], record: &Record, seconds: f64, slices: &[f64]) -> String {
     let whole = [(0.0, seconds)];
-    let allot = progress(names, &record.series, &|at| is_allots(at, &whole));
-    let kernel = progress(names, &record.series, &|at| !is_allots(at, &whole));
+    let allot = progress(names, &record.series, &|at| is_allots(at, &whole, slices));
+    let kernel = progress(names, &record.series, &|at| !is_allots(at, &whole, slices));
     let panels = [
         progress_panel("allot (its slices of the run, joined)", allot, Vec::new()),
         progress_panel("the kernel's default (its slices, joined)", kernel, Vec::new()),

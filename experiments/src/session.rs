@@ -56,15 +56,22 @@ pub(crate) struct Part<'a> {
 
 /// Allot, the kernel's default, and both again. The kernel's default needs less time to show what
 /// it does.
-pub(crate) const SLICES: [f64; 4] = [0.3, 0.2, 0.3, 0.2];
+const SLICES: [f64; 4] = [0.3, 0.2, 0.3, 0.2];
+/// Once each, in runs of less than so many seconds with an enforcer for the whole machine: to load
+/// a scheduler takes seconds where CPUs are emulated, and sixty processes need some until each had
+/// its turn.
+const LONG_SLICES: [f64; 2] = [0.6, 0.4];
+const LONG_SLICES_BELOW_SECONDS: f64 = 60.0;
+/// The part of a phase that allot has in either.
+pub(crate) const OF_ALLOT: f64 = 0.6;
 
 /// Whether a moment of a part of so many seconds, with phases of these bounds, is in one of
-/// allot's [`SLICES`].
-pub(crate) fn is_allots(at: f64, phases: &[(f64, f64)]) -> bool {
+/// allot's slices.
+pub(crate) fn is_allots(at: f64, phases: &[(f64, f64)], slices: &[f64]) -> bool {
     let inside = |(from, to): &&(f64, f64)| at >= *from && at < *to;
     let Some((from, to)) = phases.iter().find(inside) else { return true };
-    let turn = SLICES[0] + SLICES[1];
-    ((at - from) / (to - from)) % turn < SLICES[0]
+    let turn = slices[0] + slices[1];
+    ((at - from) / (to - from)) % turn < slices[0]
 }
 
 /// What was measured in a stretch of time in which nothing changed.
@@ -177,6 +184,14 @@ impl Bench<'_> {
         }
         self.elapsed += part.seconds;
         record
+    }
+
+    /// How phases are cut where allot and the kernel's default take turns in each.
+    pub fn slices(&self) -> &'static [f64] {
+        match self.options.shares_the_machine() && self.total < LONG_SLICES_BELOW_SECONDS {
+            true => &LONG_SLICES,
+            false => &SLICES,
+        }
     }
 
     /// An allotd for this experiment.
