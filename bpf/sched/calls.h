@@ -19,6 +19,9 @@ static __noinline int set_right(u32 slot)
 			should = false;
 	}
 	set_active(slot, should, 1);
+	/* For who reads what clients were due. */
+	if (node->active)
+		advance(slot, control.bank);
 	return 0;
 }
 

@@ -466,6 +466,7 @@ impl Worker {
 
     /// Reads what the scheduler counts, and what follows from it since the last time.
     fn tick(&mut self, now: u64) {
+        self.reconcile();
         let (Some(session), Some(plan)) = (&self.session, &mut self.plan) else {
             self.last_tick_ns = now;
             return;
@@ -519,7 +520,6 @@ impl Worker {
             );
             self.tell(None, what);
         }
-        self.reconcile();
     }
 
     fn clients(&self) -> impl Iterator<Item = (&PlannedClient, ClientState, Option<&Account>)> {

@@ -2,8 +2,8 @@
 
 use allot_enforce::{Plan, PlannedClient};
 use ledger::{
-    Authority, Caller, Class, CurrencyId, Funding, Intent, Ledger, Member, Mode, NewClient, Resource,
-    TicketKind,
+    Authority, Caller, Class, CurrencyId, Funding, Intent, Ledger, Member, Mode, NewClient,
+    Resource, TicketKind,
 };
 
 /// A ledger, changed by its superuser.
@@ -32,21 +32,40 @@ impl Funds {
     /// A pure currency with soft tickets from base.
     #[allow(dead_code, reason = "not every user of this file needs it")]
     pub fn currency(&mut self, name: &str, amount: u64) -> CurrencyId {
+        let holder = self.unfunded(name);
+        self.act(Intent::Fund { holder, issuer: ledger::BASE, funding: soft(amount) });
+        holder
+    }
+
+    /// A pure currency without tickets.
+    #[allow(dead_code, reason = "not every user of this file needs it")]
+    pub fn unfunded(&mut self, name: &str) -> CurrencyId {
         self.act(Intent::CreateCurrency {
             name: name.to_owned(),
             owner: 0,
             group: 0,
             mode: Mode::PRIVATE,
         });
-        let holder = self.ledger.named(0, name).expect("just made");
-        self.act(Intent::Fund { holder, issuer: ledger::BASE, funding: soft(amount) });
-        holder
+        self.ledger.named(0, name).expect("just made")
     }
 
     /// More soft tickets, from another currency.
     #[allow(dead_code, reason = "not every user of this file needs it")]
     pub fn fund(&mut self, holder: CurrencyId, issuer: CurrencyId, amount: u64) {
         self.act(Intent::Fund { holder, issuer, funding: soft(amount) });
+    }
+
+    /// More tickets of either kind, from another currency.
+    #[allow(dead_code, reason = "not every user of this file needs it")]
+    pub fn fund_with(
+        &mut self,
+        holder: CurrencyId,
+        issuer: CurrencyId,
+        kind: TicketKind,
+        amount: u64,
+    ) {
+        let funding = Funding { resource: Resource::Cpu, kind, amount };
+        self.act(Intent::Fund { holder, issuer, funding });
     }
 
     /// A process with soft tickets from a currency.
