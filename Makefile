@@ -44,8 +44,9 @@ soak: build ## run the long tests (hours)
 	done
 export SOAK_COMMANDS
 
-bench: ## run the benchmarks
+bench: ## run the benchmarks; those of the scheduler in the kernel run in the lab
 	cargo bench --workspace --locked
+	scripts/bench-kernel
 
 lab: ## prepare the virtual machine for kernel features and show that it boots
 	lab/run -- sh -c 'echo "kernel $$(uname -r), sched_ext $$(cat /sys/kernel/sched_ext/state)"'
