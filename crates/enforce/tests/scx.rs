@@ -403,7 +403,8 @@ fn the_trace_tells_who_won() {
     let hogs = Hog::two();
     let (funds, ids) = fund(&hogs, &[1, 1]);
     scheduler.apply(funds.plan(0));
-    scheduler.read_back();
+    // Who was about to be served by the plan before goes first.
+    scheduler.gives(&ids, &[0.5, 0.5], 0.04);
     let trace = scheduler.scx.trace().unwrap();
     let mut wins = [0, 0];
     for event in trace.filter(|event| event.kind == EventKind::Win).take(2000) {
