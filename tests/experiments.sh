@@ -124,9 +124,9 @@ for enforcer in "${@:-user-level}"; do
       echo "SKIP experiment:cpu-hierarchy-$enforcer: $reason"
       echo "SKIP experiment:inversion-$enforcer: $reason"
     else
-      experiment "cpu-hierarchy-$enforcer" cpu-hierarchy 16 stride 1 10 "$enforcer"
+      experiment "cpu-hierarchy-$enforcer" cpu-hierarchy 12 stride 1 10 "$enforcer"
       # On all CPUs: a wait is at most half of what it is without transfers, where a tenth is to be expected.
-      contest inversion 18 "$enforcer" --cpus "0-$(($(nproc) - 1))"
+      contest inversion 14 "$enforcer" --cpus "0-$(($(nproc) - 1))"
     fi
     continue
   fi
