@@ -43,7 +43,7 @@ int reconcile(void *context)
 SEC("syscall")
 int switch_plan(struct switch_args *args)
 {
-	u32 slot, bank = args->bank & 1, slots = args->slots;
+	u32 slot, cpu, bank = args->bank & 1, slots = args->slots;
 
 	/* What is due until now is due by the old plan. */
 	bpf_for(slot, 1, SLOTS_MAX) {
@@ -60,7 +60,7 @@ int switch_plan(struct switch_args *args)
 			break;
 		node = node_at(bank, slot);
 		if (!(node->flags & CLIENT_LIVE))
-			lose(client_at(slot));
+			lose_beyond(client_at(slot), 0);
 		if (!(node->flags & CLIENT_LIVE) ||
 		    (node->flags & (CLIENT_GUEST | CLIENT_FROZEN | CLIENT_LENT)))
 			continue;
@@ -77,6 +77,12 @@ int switch_plan(struct switch_args *args)
 	control.generation = args->generation;
 	__sync_fetch_and_add(&control.epoch, 1);
 	__sync_fetch_and_add(&activity, 1);
+	/* Who was frozen and is not: a CPU that has nothing else to do looks at nobody by itself.
+	 */
+	if (idlers) {
+		bpf_for(cpu, 0, nr_cpus)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	}
 	return 0;
 }
 

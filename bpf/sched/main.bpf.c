@@ -25,6 +25,7 @@
  *    for n threads. Slices shrink when many wait.
  * 7. Guests (paper 4) wait in a queue of their own, which is served only when the others are
  *    empty; a host that wakes preempts a guest. So do clients that have lent their tickets.
+ *    Who competes by a new plan leaves it at once.
  *    Frozen ones are not served at all. Only so that the kernel's watchdog does not take the
  *    machine from everybody, who waited there for guest_grace_ns gets a shortest slice.
  * 8. Who waits for a lock lends its tickets to the holder (transfer.h).
@@ -97,8 +98,10 @@ struct domain_state {
 
 struct cpu_state cpus[CPUS_MAX] SEC(".bss.cpus");
 struct domain_state domains[DOMAINS_MAX] SEC(".bss.domains");
-/* Somebody waits in the idle or the frozen queue. */
+/* How many wait in the idle and the frozen queue. */
 u32 idlers SEC(".data");
+/* The epoch of the plan by which all of them were looked at: none of them competed then. */
+u32 idlers_epoch SEC(".data");
 
 /* Why the scheduler ended. */
 u32 exit_kind SEC(".data");
@@ -289,7 +292,7 @@ void BPF_STRUCT_OPS(allot_enqueue, struct task_struct *p, u64 enq_flags)
 	if (unlikely(thread->idle)) {
 		u32 flags = node_at(control.bank, thread->slot)->flags;
 
-		idlers = 1;
+		__sync_fetch_and_add(&idlers, 1);
 		insert_ordered(p, flags & CLIENT_FROZEN ? FROZEN_QUEUE : IDLE_QUEUE, SLICE_MIN_NS,
 			       thread->queued_at_ns, enq_flags);
 		return;
@@ -401,11 +404,51 @@ static __noinline bool serve_hurried(s32 cpu)
 	return moved;
 }
 
+/* By a new plan, who waits with the guests or the frozen may compete: it runs at once, for a
+ * shortest slice, and then waits with all others. One at a time, until none is left. */
+static __noinline bool call_back(s32 cpu)
+{
+	u64 queue = IDLE_QUEUE;
+	struct bpf_iter_scx_dsq it;
+	u32 epoch = control.epoch;
+	bool moved = false, left = false;
+	int round;
+
+	for (round = 0; round < 2 && !moved; round++) {
+		u32 looks;
+
+		if (round)
+			queue = FROZEN_QUEUE;
+		if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
+			bpf_for(looks, 0, 1 << 16) {
+				struct task_struct *p = bpf_iter_scx_dsq_next(&it);
+				struct thread *thread;
+
+				if (!p)
+					break;
+				thread = thread_of(p);
+				if (!thread || !competes(look_up(p, thread)))
+					continue;
+				if (!bpf_cpumask_test_cpu(cpu, p->cpus_ptr)) {
+					left = true;
+					continue;
+				}
+				moved = move_from(&it, p, SCX_DSQ_LOCAL);
+				if (moved)
+					break;
+			}
+		}
+		bpf_iter_scx_dsq_destroy(&it);
+	}
+	if (!moved && !left)
+		idlers_epoch = epoch;
+	return moved;
+}
+
 /* Guests and frozen threads that waited too long for the watchdog run for a moment. */
 static __noinline bool calm_watchdog(u64 at_ns)
 {
 	u64 queue = IDLE_QUEUE, since_ns;
-	bool some = false;
 	int round;
 
 	for (round = 0; round < 2; round++) {
@@ -413,15 +456,12 @@ static __noinline bool calm_watchdog(u64 at_ns)
 			queue = FROZEN_QUEUE;
 		if (!head_of(queue, &since_ns, NULL))
 			continue;
-		some = true;
 		if (at_ns - since_ns > guest_grace_ns && before(since_ns, at_ns) &&
 		    move_to_local(queue)) {
 			__sync_fetch_and_add(&totals.rescued, 1);
 			return true;
 		}
 	}
-	if (!some)
-		idlers = 0;
 	return false;
 }
 
@@ -485,8 +525,12 @@ void BPF_STRUCT_OPS(allot_dispatch, s32 number, struct task_struct *prev)
 
 	totals.draws++;
 	cpu->choices++;
-	if (unlikely(idlers) && calm_watchdog(now_ns()))
-		return;
+	if (unlikely(idlers)) {
+		if (idlers_epoch != control.epoch && call_back(number))
+			return;
+		if (calm_watchdog(now_ns()))
+			return;
+	}
 	if (unlikely(domain->hurried_look != domain->hurried_put) && serve_hurried(number))
 		return;
 
