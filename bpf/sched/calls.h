@@ -60,7 +60,7 @@ int switch_plan(struct switch_args *args)
 			break;
 		node = node_at(bank, slot);
 		if (!(node->flags & CLIENT_LIVE))
-			lose_beyond(client_at(slot), 0);
+			lose(client_at(slot));
 		if (!(node->flags & CLIENT_LIVE) ||
 		    (node->flags & (CLIENT_GUEST | CLIENT_FROZEN | CLIENT_LENT)))
 			continue;
