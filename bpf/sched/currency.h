@@ -58,22 +58,22 @@ struct {
 
 static __always_inline struct client *client_at(u32 slot)
 {
-	return &clients[slot & (SLOTS_MAX - 1)];
+	return &clients[within(slot, SLOTS_MAX)];
 }
 
 static __always_inline struct node *node_at(u32 bank, u32 slot)
 {
-	return &nodes[bank & 1][slot & (SLOTS_MAX - 1)];
+	return &nodes[bank & 1][within(slot, SLOTS_MAX)];
 }
 
 static __always_inline struct edge *edge_at(u32 bank, u32 index)
 {
-	return &edges[bank & 1][index & (EDGES_MAX - 1)];
+	return &edges[bank & 1][within(index, EDGES_MAX)];
 }
 
 static __always_inline u32 path_at(u32 bank, u32 index)
 {
-	return paths[bank & 1][index & (STEPS_MAX - 1)];
+	return paths[bank & 1][within(index, STEPS_MAX)];
 }
 
 /* value · part / whole, rounding down; value ≤ 2^48, part ≤ whole ≤ 2^50. Long division, 16 or 8
