@@ -13,7 +13,7 @@ use ledger::{
 };
 use policy::PolicyName;
 use policy::keyed::{self, KeyedPolicy, Settings, lottery::mixed};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -120,14 +120,6 @@ fn start(options: ScxOptions) -> Scx {
 /// A scheduler that nothing runs by.
 fn detached(seed: u64) -> Scx {
     start(ScxOptions { seed, attach: false, transfers: false, ..ScxOptions::default() })
-}
-
-/// Soon after a plan the enforcer puts right who competes. From here on only probes change it.
-fn settle(scx: &mut Scx) {
-    scx.read_back().unwrap();
-    std::thread::sleep(Duration::from_millis(20));
-    // When this was answered it is done, or will be before the next answer.
-    scx.read_back().unwrap();
 }
 
 #[test]
@@ -268,7 +260,6 @@ fn values_in_the_kernel_are_those_of_the_graph() {
         let plan = book.plan(generation);
         let mut graph = plan.graph.clone();
         scx.apply(plan).unwrap();
-        settle(&mut scx);
         let own: Vec<_> = clients.iter().copied().filter(|id| !graph.has_lent(*id)).collect();
         lent += clients.len() - own.len();
         if own.is_empty() {
@@ -424,6 +415,8 @@ struct Twin {
     woken: bool,
     /// It was chosen without having waited.
     kept: bool,
+    /// The number of the event that queued it when it woke; 0 when it was queued otherwise.
+    woke_at: u64,
 }
 
 /// What was compared.
@@ -455,8 +448,15 @@ struct Replay {
     now: u64,
     /// The key of who was served last.
     front: u64,
+    /// Counts events; which of them ended the last turn.
+    number: u64,
+    turn_ended_at: u64,
+    /// The last few, for who must find out why something differs.
+    recent: VecDeque<Event>,
     compared: Compared,
 }
+
+const RECENT: usize = 12;
 
 impl Replay {
     fn new(clients: &[CurrencyId], options: &ScxOptions, keys: bool) -> Replay {
@@ -468,6 +468,7 @@ impl Replay {
             queued: false,
             woken: false,
             kept: false,
+            woke_at: 0,
         };
         Replay {
             policy: lottery(options.seed),
@@ -477,11 +478,22 @@ impl Replay {
             horizon_ns: options.horizon_ns,
             now: 0,
             front: 0,
+            number: 0,
+            turn_ended_at: 0,
+            recent: VecDeque::new(),
             compared: Compared::default(),
         }
     }
 
     fn hear(&mut self, event: &Event) {
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(*event);
+        self.number += 1;
+        if event.kind == EventKind::Charge {
+            self.turn_ended_at = self.number;
+        }
         if let Some(mut twin) = self.twins.remove(&event.client) {
             self.hear_twin(&mut twin, event);
             self.twins.insert(event.client, twin);
@@ -505,6 +517,7 @@ impl Replay {
             EventKind::Leave => twin.queued = false,
             EventKind::Queue | EventKind::Win | EventKind::Charge => {
                 twin.kept = false;
+                let woken = twin.woken;
                 if twin.drawn != Some(event.drawn) {
                     self.draw(twin, event);
                 }
@@ -513,6 +526,7 @@ impl Replay {
                     EventKind::Queue => {
                         self.compare_key(twin, event);
                         twin.queued = true;
+                        twin.woke_at = if woken { self.number } else { 0 };
                     }
                     _ => {
                         self.compare_key(twin, event);
@@ -564,11 +578,14 @@ impl Replay {
         }
     }
 
-    /// Nobody who waited had a lesser key.
+    /// Nobody who waited had a lesser key. Who woke when the last turn had ended may have come too
+    /// late: a real-time thread can run between a choice and its winner's turn.
     fn compare_winner(&mut self, event: &Event) {
-        for (id, other) in self.twins.iter().filter(|(_, twin)| twin.queued) {
+        let waited = |twin: &Twin| twin.queued && twin.woke_at <= self.turn_ended_at;
+        for (id, other) in self.twins.iter().filter(|(_, twin)| waited(twin)) {
             let Some(key) = other.key else { continue };
-            assert!(!keyed::before(key, event.key), "{event:?}, but {id:?} had {key}");
+            let recent = &self.recent;
+            assert!(!keyed::before(key, event.key), "{id:?} had {key}: {recent:#?}");
             self.compared.winners += 1;
         }
     }

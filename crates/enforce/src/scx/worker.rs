@@ -350,7 +350,10 @@ impl Worker {
     }
 
     fn reconcile(&mut self) {
-        let Some(session) = &self.session else { return };
+        // Nothing races with who is not attached: only tests say who competes then.
+        let Some(session) = self.session.as_ref().filter(|session| session.is_attached()) else {
+            return;
+        };
         if let Err(error) = session.reconcile() {
             self.tell(None, format!("who competes could not be put right: {error}"));
         }
