@@ -17,7 +17,7 @@ enum abi_limits {
 	PATH_MAX = 64,      /* steps of one path */
 	CPUS_MAX = 1024,
 	DOMAINS_MAX = 64, /* last-level caches */
-	PAYERS_MAX = 4,	/* clients that lend to one thread at a time */
+	PAYERS_MAX = 4, /* clients that lend to one thread at a time */
 };
 
 /* Base's own value (valuation::WHOLE), and the hard tickets of a currency (ledger::HARD_TOTAL). */

@@ -60,7 +60,7 @@ int switch_plan(struct switch_args *args)
 			break;
 		node = node_at(bank, slot);
 		if (!(node->flags & CLIENT_LIVE))
-			lose(client_at(slot));
+			lose_beyond(client_at(slot), 0);
 		if (!(node->flags & CLIENT_LIVE) ||
 		    (node->flags & (CLIENT_GUEST | CLIENT_FROZEN | CLIENT_LENT)))
 			continue;

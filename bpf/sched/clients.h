@@ -219,6 +219,16 @@ static __always_inline u64 next_key(struct thread *thread, struct domain_state *
 	thread->paying = slot;
 	if (unlikely(thread->payers[0] | thread->payers[1] | thread->payers[2] | thread->payers[3]))
 		key = choose_payer(thread, key, now);
+	/* Who pays from now on has not yet had what was in the thread's own tag. */
+	if (unlikely(thread->paying != slot)) {
+		u64 front = cpu_at(bpf_get_smp_processor_id())->front;
+
+		if (!thread->lent && before(front, thread->tag))
+			thread->tag = front;
+		thread->lent = 1;
+	} else {
+		thread->lent = 0;
+	}
 	thread->idle = !competes(slot) && thread->paying == slot;
 	if (control.policy == POLICY_MTR_LS)
 		return key;
@@ -244,17 +254,17 @@ static __always_inline void charge_for(struct task_struct *p, struct thread *thr
 	struct client *client = client_at(thread->slot);
 
 	thread->counted_ns += used_ns;
+	__sync_fetch_and_add(&client->used_ns, used_ns);
+	if (unlikely(thread->paying != thread->slot)) {
+		client = client_at(thread->paying);
+		__sync_fetch_and_add(&client->transferred_ns, used_ns);
+	}
 	if (p->nr_cpus_allowed < nr_cpus) {
 		struct cpu_state *cpu = cpu_at(scx_bpf_task_cpu(p));
 
 		if (before(cpu->front, thread->tag))
 			cpu->front = thread->tag;
 		thread->tag += virtual_ns(used_ns, client->inverse);
-	}
-	__sync_fetch_and_add(&client->used_ns, used_ns);
-	if (unlikely(thread->paying != thread->slot)) {
-		client = client_at(thread->paying);
-		__sync_fetch_and_add(&client->transferred_ns, used_ns);
 	}
 	/* Guests and others that do not compete are due nothing and owe nothing. */
 	if (thread->idle || (unlikely(thread->paying != thread->slot) && !competes(thread->paying)))

@@ -39,6 +39,8 @@ u64 service SEC(".data");
 u64 forgiven SEC(".data");
 
 #define HARD_SCALE 16
+/* Of what a client was due and did not use, it keeps at most this over a sleep. */
+#define SLEEPERS_CREDIT_QUANTA 4
 /* A client's due is brought up to date when somebody's activity changed since, and when so much was
  * given. In between it is its value's part of what was given. */
 #define ADVANCE_NS 1000000ULL
@@ -338,10 +340,10 @@ static __always_inline void forgive(struct client *client, u64 most_ns)
 	__sync_fetch_and_add(&forgiven, more_ns);
 }
 
-/* A client is gone: what it was due and did not use is due to all. */
-static __always_inline void lose(struct client *client)
+/* What a client was due and did not use, beyond this, is due to all. */
+static __always_inline void lose_beyond(struct client *client, u64 kept_ns)
 {
-	s64 lost_ns = client->due_ns - client->charged_ns;
+	s64 lost_ns = client->due_ns - client->charged_ns - kept_ns;
 
 	if (control.policy == POLICY_MTR_LS || lost_ns <= 0)
 		return;
@@ -412,6 +414,9 @@ static __always_inline void set_active(u32 slot, bool active, u32 scratch_index)
 		return;
 	if (!client_at(slot)->runnable)
 		return_due(client_at(slot), client_at(slot)->due_ns);
+	/* Nobody sleeps on what others did not have in time. */
+	if (control.policy == POLICY_STRIDE)
+		lose_beyond(client_at(slot), SLEEPERS_CREDIT_QUANTA * control.quantum_ns);
 	/* Who leaves owing something (main.bpf.c, rule 4, lets few) would leave the others with
 	 * more due than there is. */
 	forgive(client_at(slot), 0);

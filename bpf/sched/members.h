@@ -19,7 +19,7 @@ struct thread {
 	u64 tag;	 /* its place in the order of a CPU's own queue */
 	u64 due_ns;   /* of its client, when its key was computed */
 	u64 drawn;   /* lottery: the random number of this win */
-	u64 counted_ns;	/* its CPU time that has been charged */
+	u64 counted_ns; /* its CPU time that has been charged */
 	u64 queued_at_ns; /* 0 while it does not wait */
 	u64 cgroup;   /* where it was when its client was looked up */
 	u64 lock;	  /* what it waits for, while it does */
@@ -29,6 +29,7 @@ struct thread {
 	u32 paying;  /* slot that its present quantum is charged to */
 	u32 own_queue; /* CPU + 1 in whose own queue it waits, 0 for none */
 	u32 ready;   /* its key for the next quantum is known */
+	u32 lent;	  /* its last key was at another's cost */
 	u32 idle;	  /* runs when nobody else wants to: a guest, a lender, or frozen */
 	u32 counted; /* in its client's count of runnable members */
 	u32 slot;

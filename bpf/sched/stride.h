@@ -16,7 +16,9 @@
  *    cap its weight). What it lags by more than STRIDE_LAG_QUANTA and what is lawful it loses, and
  *    that is due to all instead, in proportion: virtual time moves on by it. So the others keep
  *    their ratios, and share what it cannot have. Lawful: each of those that wait may have run
- * ahead by a quantum, so that who is served next lags by its part of all these quanta.
+ *    ahead by a quantum, so that who is served next lags by its part of all these quanta. And on a
+ *    machine that is itself a guest a turn may last for as long as the host took the CPU away:
+ *    who waits then lags by its part of that, and must have it back.
  *
  * Property: two clients that stay runnable differ by at most two quanta in what they got for
  * their values (policy::stride).
@@ -24,7 +26,7 @@
 #ifndef ALLOT_STRIDE_H
 #define ALLOT_STRIDE_H
 
-#define STRIDE_LAG_QUANTA 4
+#define STRIDE_LAG_QUANTA 64
 
 static __always_inline u64 stride_key(struct client *client, u64 due_ns, u64 ahead, u64 now,
 				      u64 lag_quanta)

@@ -207,7 +207,10 @@ fn measure(policy: PolicyName, graphs: u64, window: Duration, seed: u64) {
                 })
                 .collect();
             let mut dice = Dice(!seed.wrapping_mul(1000).wrapping_add(graph));
-            let (funds, ids, depth) = random_graph(&mut dice, &workers);
+            let (mut funds, ids, depth) = random_graph(&mut dice, &workers);
+            // This program itself is not to wait long for its turn.
+            let own = funds.currency("own", 1000);
+            funds.client(own, 1000, process::id());
             generation += 1;
             let mut plan = funds.plan(generation);
             let values: Vec<(u64, u64)> = {

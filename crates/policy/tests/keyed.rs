@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use allot_policy::keyed::lottery::{self, DRAWN_ONE, mixed};
 use allot_policy::keyed::machine::{Funding, Happening, Machine};
+use allot_policy::keyed::stride;
 use allot_policy::keyed::{Client, KeyedPolicy, Settings, WHOLE};
 use allot_policy::{ClientKey, PolicyName};
 
@@ -273,7 +274,7 @@ fn infeasible_weights_neither_bend_the_others_nor_are_saved_up() {
         let got = (machine.used_ns(0) - used[0]) as f64 / given;
         let saved_ns = match policy {
             PolicyName::Lottery => lottery::LAG_QUANTA * QUANTUM_NS,
-            PolicyName::Stride => 10 * QUANTUM_NS,
+            PolicyName::Stride => (stride::LAG_QUANTA + 6) * QUANTUM_NS,
             // Three rounds on two CPUs.
             PolicyName::MtrLs => 6 * Settings::default().round_ns,
         };

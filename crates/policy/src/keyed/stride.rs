@@ -14,7 +14,9 @@
 //!    cap its weight). What it lags by more than [`LAG_QUANTA`] and what is lawful it loses, and
 //!    that is due to all instead, in proportion: virtual time moves on by it. So the others keep
 //!    their ratios, and share what it cannot have. Lawful: each of those that wait may have run
-//!    ahead by a quantum, so that who is served next lags by its part of all these quanta.
+//!    ahead by a quantum, so that who is served next lags by its part of all these quanta. And on a
+//!    machine that is itself a guest a turn may last for as long as the host took the CPU away: who
+//!    waits then lags by its part of that, and must have it back.
 //!
 //! Property: on one CPU, what two clients that stay runnable got for their values differs by at
 //! most one quantum of each.
@@ -22,7 +24,7 @@
 use super::{Client, Key, KeyedPolicy, Settings, virtual_ns};
 
 /// Rule 5.
-pub const LAG_QUANTA: u64 = 4;
+pub const LAG_QUANTA: u64 = 64;
 
 /// More members of a client than this wait as if they were so many.
 const AHEAD_MAX: u64 = 1024;
