@@ -140,7 +140,7 @@ fn sched_ext() -> Result<String, String> {
     let facts = enforce::scx::available().map_err(|why| {
         let advice = match &why {
             WhyNot::NoSchedExt { .. } => {
-                "a kernel since 6.12 with CONFIG_SCHED_CLASS_EXT=y has it (Debian 13, Ubuntu 25.04)"
+                "a kernel since 6.12 with CONFIG_SCHED_CLASS_EXT=y has it (Ubuntu 25.04; not Debian 13's own)"
             }
             WhyNot::NoBtf { .. } => "it takes a kernel with CONFIG_DEBUG_INFO_BTF=y",
             WhyNot::BrokenBtf { .. } => "any other build of the kernel will do",

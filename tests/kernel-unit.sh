@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# dist/allotd.service, with all its protections, under systemd in the lab: whether allotd may load its scheduler so, and
+# is started again when it was killed. The manager is systemd's for a user, run by root: what it does to a service is the
+# same, and a system's would be alone in a namespace of process ids, where allotd takes another enforcer. One line a test.
+set -uo pipefail
+here=$(realpath "$0")
+top=$(cd "$(dirname "$here")/.." && pwd -P)
+bin=${ALLOT_BIN_DIR:-$top/target/debug}
+tests=(unit-verifies unit-starts unit-is-confined unit-restarts unit-stops)
+every() { for name in "${tests[@]}"; do echo "$1 $name: $2"; done; }
+
+# test NAME COMMAND...: says how it went.
+test_that() {
+  local name=$1 said
+  shift
+  if said=$("$@" 2>&1); then echo "ok $name"; else echo "FAIL $name: $(tr '\n' ' ' <<<"$said" | cut -c 1-400)"; failed=1; fi
+}
+wait_for() {
+  for _ in $(seq 600); do "$@" >/dev/null 2>&1 && return; sleep 0.2; done
+  echo "waited 120 s for: $*"
+  return 1
+}
+ctl() { systemctl --user "$@"; }
+pid() { ctl show allotd -p MainPID --value; }
+enforces() { "$bin/allot" --json status | grep -Eq '"name": *"sched-ext"' && [ "$(cat $state)" = enabled ]; }
+verifies() {
+  local said
+  said=$(systemd-analyze --user verify /run/systemd/user/allotd.service 2>&1)
+  [ -z "$said" ] || { echo "$said"; return 1; }
+}
+starts() {
+  ctl start allotd && wait_for enforces || { cat /run/allotd.log; return 1; }
+}
+# What the unit takes away is gone: all rights but the ten it names, new ones, system calls.
+is_confined() {
+  local status
+  status=$(cat "/proc/$(pid)/status")
+  for line in "CapEff:	000000c001a81026" "CapBnd:	000000c001a81026" "NoNewPrivs:	1" "Seccomp:	2"; do
+    grep -qx "$line" <<<"$status" || { echo "not '$line' in: $status"; return 1; }
+  done
+}
+restarts() {
+  local before
+  before=$(pid)
+  ctl kill --signal=KILL --kill-who=main allotd || return
+  wait_for enforces || { cat /run/allotd.log; return 1; }
+  [ "$(pid)" != "$before" ] && [ "$(ctl show allotd -p NRestarts --value)" = 1 ]
+}
+stops() {
+  ctl stop allotd || return
+  [ "$(cat $state)" = disabled ] || { echo "the scheduler is $(cat $state)"; return 1; }
+  [ "$(ctl show allotd -p Result --value)" = success ] || { ctl show allotd -p Result; return 1; }
+}
+
+if [ "${1-}" = --inside ]; then
+  bin=$2 state=/sys/kernel/sched_ext/state failed=0
+  # The directories that a system's services have.
+  export XDG_RUNTIME_DIR=/run XDG_CONFIG_HOME=/var/lib XDG_STATE_HOME=/var/lib
+  mount -t tmpfs tmpfs /var/lib && mkdir -p /run/systemd/system /run/systemd/user /sys/fs/cgroup/manager || exit 1
+  sed -e "s|@bindir@|$bin|; s|^\[Service\]|&\nStandardError=append:/run/allotd.log|" "$top/dist/allotd.service" \
+    >/run/systemd/user/allotd.service
+  for target in lab basic shutdown; do
+    printf '[Unit]\nDefaultDependencies=no\n' >"/run/systemd/user/$target.target"
+  done
+  echo $$ >/sys/fs/cgroup/manager/cgroup.procs
+  /lib/systemd/systemd --user --unit=lab.target >/run/manager.log 2>&1 &
+  wait_for [ -S /run/systemd/private ] || { cat /run/manager.log; exit 1; }
+  test_that unit-verifies verifies
+  test_that unit-starts starts
+  test_that unit-is-confined is_confined
+  test_that unit-restarts restarts
+  test_that unit-stops stops
+  exit "$failed"
+fi
+
+for program in allot allotd; do
+  [ -x "$bin/$program" ] || { every FAIL "$bin/$program is not built"; exit 1; }
+done
+for need in /lib/systemd/systemd systemctl systemd-analyze; do
+  command -v "$need" >/dev/null || { every SKIP "$need is not installed"; exit 0; }
+done
+output=$(mktemp) || exit 1
+trap 'rm -f "$output"' EXIT
+"$top/lab/run" --cpus 2 --timeout 420 -- bash "$here" --inside "$bin" >"$output" 2>&1 </dev/null
+status=$?
+if [ "$status" -eq 77 ]; then
+  every SKIP "$(grep '^lab: ' "$output" | tail -n 1 | cut -c 6-)"
+  exit 0
+fi
+missing=0
+for name in "${tests[@]}"; do
+  line=$(tr -d '\r' <"$output" | grep -aE "^(ok|FAIL|SKIP) $name(:|$)" | head -n 1)
+  echo "${line:-FAIL $name: it was not reached}"
+  case $line in ok*) ;; *) missing=1 ;; esac
+done
+if [ "$missing" -ne 0 ]; then tail -n 40 "$output" | sed 's/^/    /'; fi
+[ "$missing" -eq 0 ] && [ "$status" -eq 0 ]
