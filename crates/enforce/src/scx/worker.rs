@@ -37,8 +37,12 @@ pub(super) enum Command {
     Quit,
 }
 
-/// Samples are taken, and it is looked whether the scheduler still runs, once in this time.
+/// It is looked whether the scheduler still runs once in this time.
 const TICK_NS: u64 = 50_000_000;
+/// How often what clients used and were due is counted; more seldom where there are so many that it
+/// takes more than a COUNT_COST-th of the time.
+const COUNT_NS: u64 = 250_000_000;
+const COUNT_COST: u64 = 100;
 /// While somebody reads the trace, its buffer is emptied once in this time.
 const TRACE_NS: u64 = 5_000_000;
 /// Plans are given to the scheduler at most once in this time; of those between only the newest.
@@ -72,6 +76,7 @@ pub(super) struct Worker {
     plan_at_ns: u64,
     settle_at_ns: Option<u64>,
     tick_at_ns: u64,
+    count_at_ns: u64,
     last_tick_ns: u64,
     draws: u64,
     late: u64,
@@ -117,6 +122,7 @@ impl Worker {
             plan_at_ns: 0,
             settle_at_ns: None,
             tick_at_ns: now + TICK_NS,
+            count_at_ns: now + COUNT_NS,
             last_tick_ns: now,
             draws: 0,
             late: 0,
@@ -149,7 +155,7 @@ impl Worker {
         [self.settle_at_ns, self.reload_at_ns, pending, trace]
             .into_iter()
             .flatten()
-            .fold(self.tick_at_ns, u64::min)
+            .fold(self.tick_at_ns.min(self.count_at_ns), u64::min)
     }
 
     fn obey(&mut self, command: Command) {
@@ -219,7 +225,11 @@ impl Worker {
             }
             self.tick_at_ns = now + TICK_NS;
             self.watch(now);
+        }
+        if now >= self.count_at_ns {
             self.tick(now);
+            let took_ns = now_ns().saturating_sub(now);
+            self.count_at_ns = now + COUNT_NS.max(took_ns.saturating_mul(COUNT_COST));
         }
     }
 
