@@ -291,7 +291,11 @@ static __always_inline void charge_last(struct task_struct *p, struct thread *th
 {
 	s64 used_ns = at_ns - cpu->since_ns;
 
-	if (used_ns > 0)
+	/* Not all that is counted runs: while a scheduler begins or ends threads move on their own.
+	 */
+	if (cpu->tid != (u32)p->pid)
+		charge(p, thread);
+	else if (used_ns > 0)
 		charge_for(p, thread, used_ns);
 }
 
@@ -311,8 +315,8 @@ static __always_inline void left_queue(struct thread *thread, struct domain_stat
 }
 
 /* The thread runs with this key from now on. */
-static __always_inline void chosen(struct thread *thread, struct cpu_state *cpu,
-				   struct domain_state *domain, u64 at_ns)
+static __always_inline void chosen(struct task_struct *p, struct thread *thread,
+				   struct cpu_state *cpu, struct domain_state *domain, u64 at_ns)
 {
 	struct client *client = client_at(thread->slot);
 	u64 key = thread->key;
@@ -326,6 +330,7 @@ static __always_inline void chosen(struct thread *thread, struct cpu_state *cpu,
 	cpu->key = key;
 	cpu->inverse = client->inverse;
 	cpu->since_ns = at_ns;
+	cpu->tid = p->pid;
 	cpu->busy = 1;
 	traced(EVENT_WIN, thread->slot, key, thread);
 	if (cpu->lingering_count && at_ns - cpu->looked_at_ns > LOOK_NS)

@@ -322,7 +322,8 @@ static __noinline int climb(u32 slot, u32 bank, bool active, u32 scratch_index)
 static __always_inline void give(u64 ns)
 {
 	u64 debt = forgiven;
-	u64 back = debt < ns ? debt : ns;
+	/* Not all at once: virtual time never stands still. */
+	u64 back = debt < ns / 2 ? debt : ns / 2;
 
 	if (unlikely(debt) && __sync_val_compare_and_swap(&forgiven, debt, debt - back) == debt)
 		ns -= back;

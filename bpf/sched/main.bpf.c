@@ -78,6 +78,7 @@ struct cpu_state {
 	u64 since_ns;
 	u64 front; /* in this CPU's own queue: the tag of who was served last */
 	u32 own; /* how many wait there; never fewer */
+	u32 tid; /* who runs */
 	u32 busy;
 	u32 guest;
 	u32 choices;
@@ -587,7 +588,7 @@ keep:
 	thread->ready = 0;
 	set_slice(prev, runs ? slice_of(client_at(thread->slot), domain) : SLICE_MIN_NS);
 	totals.kept++;
-	chosen(thread, cpu, domain, now_ns());
+	chosen(prev, thread, cpu, domain, now_ns());
 }
 
 void BPF_STRUCT_OPS(allot_running, struct task_struct *p)
@@ -613,7 +614,7 @@ void BPF_STRUCT_OPS(allot_running, struct task_struct *p)
 			client->wait_max_ns = waited_ns;
 		left_queue(thread, domain);
 	}
-	chosen(thread, cpu_at(number), domain, at_ns);
+	chosen(p, thread, cpu_at(number), domain, at_ns);
 }
 
 void BPF_STRUCT_OPS(allot_quiescent, struct task_struct *p, u64 deq_flags)
