@@ -167,7 +167,7 @@ impl Columns {
         let scale = shares.fold(0.01, f64::max);
         let user = 8.min(rest / 4);
         let rest = rest - user;
-        let slice = rest >= 60 + SLICE_COLUMNS + 1;
+        let slice = rest > 60 + SLICE_COLUMNS;
         let rest = if slice { rest - SLICE_COLUMNS - 1 } else { rest };
         if rest < 60 {
             let bar = rest / 4;
