@@ -42,8 +42,8 @@ u64 forgiven SEC(".data");
 /* Of what a client was due and did not use, it keeps at most this over a sleep. */
 #define SLEEPERS_CREDIT_QUANTA 4
 /* A client's due is brought up to date when somebody's activity changed since, and when so much was
- * given. In between it is its value's part of what was given. */
-#define ADVANCE_NS 1000000ULL
+ * given: until then its value is the same, and it is due that part of what was given. */
+#define ADVANCE_NS 500000000ULL
 
 /* Where climbing keeps what does not fit on the stack. What runs under the scheduler's locks uses
  * the first, what user space calls the second. */
