@@ -57,6 +57,8 @@ if [ "${1-}" = --inside ]; then
   # The directories that a system's services have.
   export XDG_RUNTIME_DIR=/run XDG_CONFIG_HOME=/var/lib XDG_STATE_HOME=/var/lib
   mount -t tmpfs tmpfs /var/lib && mkdir -p /run/systemd/system /run/systemd/user /sys/fs/cgroup/manager || exit 1
+  # Where the unit's protections (its own /tmp, no /home) do not hide it, wherever it was built.
+  mkdir /var/lib/bin && cp "$bin/allot" "$bin/allotd" /var/lib/bin/ && bin=/var/lib/bin || exit 1
   sed -e "s|@bindir@|$bin|; s|^\[Service\]|&\nStandardError=append:/run/allotd.log|" "$top/dist/allotd.service" \
     >/run/systemd/user/allotd.service
   for target in lab basic shutdown; do
