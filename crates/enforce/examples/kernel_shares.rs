@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
 
 const CGROUPS: &str = "/sys/fs/cgroup";
-const SETTLE: Duration = Duration::from_secs(2);
+const SETTLE: Duration = Duration::from_secs(5);
 
 fn main() {
     let arguments: Vec<String> = env::args().skip(1).collect();
