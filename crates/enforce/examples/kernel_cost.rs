@@ -13,7 +13,7 @@ mod funds;
 use allot_enforce::scx::{Fifo, ProgramCost, Scx, ScxOptions, program_costs};
 use allot_enforce::{Enforcer, Plan};
 use funds::Funds;
-use ledger::{Member, ProcessIdentity, ThreadIdentity};
+use ledger::{Member, ThreadIdentity};
 use policy::PolicyName;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -134,14 +134,8 @@ impl Load {
             let end = Arc::clone(&end);
             start(Box::new(move || while !end.load(Ordering::Relaxed) {}));
         }
-        let process = identity(&format!("/proc/{}/stat", process::id()), process::id());
         let threads = (0..runnable)
-            .map(|_| {
-                let tid = heard.recv().expect("each says who it is");
-                let stat = format!("/proc/self/task/{tid}/stat");
-                let start_time_ticks = identity(&stat, tid).start_time_ticks;
-                ThreadIdentity { process, tid, start_time_ticks }
-            })
+            .map(|_| observe::thread(heard.recv().expect("each says who it is")).expect("it lives"))
             .collect();
         Load { go, end, trips, threads }
     }
@@ -163,11 +157,4 @@ impl Load {
         }
         funds.plan(1)
     }
-}
-
-fn identity(stat: &str, pid: u32) -> ProcessIdentity {
-    let stat = fs::read_to_string(stat).expect("it lives");
-    let after_name = &stat[stat.rfind(')').expect("a name") + 2..];
-    let start = after_name.split(' ').nth(19).expect("a start time");
-    ProcessIdentity { pid, start_time_ticks: start.parse().expect("ticks") }
 }

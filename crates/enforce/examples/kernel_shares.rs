@@ -24,6 +24,7 @@ use allot_enforce::scx::{Scx, ScxOptions};
 use allot_enforce::{Enforcer, Sample};
 use funds::Funds;
 use ledger::{CurrencyId, TicketKind};
+use policy::keyed::lottery::mixed;
 use policy::{ONE_SEAT, PolicyName, feasible};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -68,10 +69,7 @@ struct Dice(u64);
 impl Dice {
     fn throw(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (bits ^ (bits >> 31)) % below
+        mixed(self.0) % below
     }
 }
 
