@@ -7,7 +7,8 @@ here=$(realpath "$0")
 top=$(cd "$(dirname "$here")/.." && pwd -P)
 bin=${ALLOT_BIN_DIR:-$top/target/debug}
 tests=(unit-verifies unit-starts unit-is-confined unit-restarts unit-stops)
-every() { for name in "${tests[@]}"; do echo "$1 $name: $2"; done; }
+# shellcheck source=tests/support/in-lab.bash
+. "$top/tests/support/in-lab.bash"
 
 # test NAME COMMAND...: says how it went.
 test_that() {
@@ -75,25 +76,8 @@ if [ "${1-}" = --inside ]; then
   exit "$failed"
 fi
 
-for program in allot allotd; do
-  [ -x "$bin/$program" ] || { every FAIL "$bin/$program is not built"; exit 1; }
-done
+need_binaries
 for need in /lib/systemd/systemd systemctl systemd-analyze; do
   command -v "$need" >/dev/null || { every SKIP "$need is not installed"; exit 0; }
 done
-output=$(mktemp) || exit 1
-trap 'rm -f "$output"' EXIT
-"$top/lab/run" --cpus 2 --timeout 420 -- bash "$here" --inside "$bin" >"$output" 2>&1 </dev/null
-status=$?
-if [ "$status" -eq 77 ]; then
-  every SKIP "$(grep '^lab: ' "$output" | tail -n 1 | cut -c 6-)"
-  exit 0
-fi
-missing=0
-for name in "${tests[@]}"; do
-  line=$(tr -d '\r' <"$output" | grep -aE "^(ok|FAIL|SKIP) $name(:|$)" | head -n 1)
-  echo "${line:-FAIL $name: it was not reached}"
-  case $line in ok*) ;; *) missing=1 ;; esac
-done
-if [ "$missing" -ne 0 ]; then tail -n 40 "$output" | sed 's/^/    /'; fi
-[ "$missing" -eq 0 ] && [ "$status" -eq 0 ]
+run_in_lab 420 40 ok bash "$here" --inside "$bin"

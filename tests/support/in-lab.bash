@@ -1,0 +1,35 @@
+# What a shell test of many lines that runs in the lab says outside it. To be sourced, with `tests` set to the lines'
+# names and `bin` to where the binaries are.
+
+# every RESULT WHY: the same for all.
+every() { for name in "${tests[@]}"; do echo "$1 $name: $2"; done; }
+
+need_binaries() {
+  local program
+  for program in allot allotd; do
+    [ -x "$bin/$program" ] || { every FAIL "$bin/$program is not built"; exit 1; }
+  done
+}
+
+# run_in_lab TIMEOUT_S LINES RESULTS COMMAND...: runs it in a machine of two CPUs and passes its tests' lines on. Status 0 if
+# it ended so and each said one of RESULTS ('ok', or 'ok|SKIP'); else with the last LINES that it printed.
+run_in_lab() {
+  local timeout_s=$1 lines=$2 results=$3 output status missing=0 name line
+  shift 3
+  output=$(mktemp) || exit 1
+  # shellcheck disable=SC2064  # the name of now
+  trap "rm -f '$output'" EXIT
+  "$top/lab/run" --cpus 2 --timeout "$timeout_s" -- "$@" >"$output" 2>&1 </dev/null
+  status=$?
+  if [ "$status" -eq 77 ]; then
+    every SKIP "$(grep '^lab: ' "$output" | tail -n 1 | cut -c 6-)"
+    exit 0
+  fi
+  for name in "${tests[@]}"; do
+    line=$(tr -d '\r' <"$output" | grep -aE "^(ok|FAIL|SKIP) $name(:|$)" | head -n 1)
+    echo "${line:-FAIL $name: it was not reached}"
+    [[ ${line%% *} =~ ^($results)$ ]] || missing=1
+  done
+  if [ "$missing" -ne 0 ]; then tail -n "$lines" "$output" | sed 's/^/    /'; fi
+  [ "$missing" -eq 0 ] && [ "$status" -eq 0 ]
+}
