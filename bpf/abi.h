@@ -98,7 +98,11 @@ struct client {
 	__u64 next_place; /* mtr-ls: where it goes when its quota is used up; 0 for not known */
 	__u64 advanced; /* the service at which due_ns was brought up to date */
 	__u64 value; /* in parts of WHOLE, when it was last looked at */
-	__u64 inverse;
+	__u64 rate; /* what it was due on average lately, in parts of WHOLE */
+	__u64 inverse; /* of that: 2^63 / rate */
+	__u64 rate_since; /* the service from which on that is counted next */
+	__u64 rate_due_ns; /* due_ns then */
+	__u64 left_service; /* the service at which it became inactive */
 
 	__u64 used_ns; /* CPU time of its members */
 	__u64 transferred_ns; /* of that used by others at its cost, by transfers */
@@ -112,7 +116,7 @@ struct client {
 	__u32 runnable; /* members that are runnable, or have lent */
 	__u32 birth; /* tells a slot's clients apart */
 	__u32 lingers; /* has left, and is active until it has been paid for */
-	__u32 pad;
+	__u32 rated; /* its rate is known, and not only its value */
 };
 
 /* A member by number: a process (tgid) or a thread (tid). */
@@ -147,6 +151,7 @@ struct totals {
 	__u64 crowded; /* clients that could not linger */
 	__u64 dropped; /* events that found the ring buffer full */
 	__u64 steals; /* threads taken from another domain */
+	__u64 forgiven_ns; /* debts that were forgiven */
 };
 
 enum event_type {
@@ -162,6 +167,7 @@ struct event {
 	__u64 at_ns;
 	__u64 key;
 	__u64 value; /* of the client, in parts of WHOLE */
+	__u64 rate; /* by which its key was computed */
 	__u64 used_ns; /* the client's, all in all */
 	__u64 due_ns;
 	__u64 charged_ns;

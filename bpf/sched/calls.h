@@ -61,6 +61,7 @@ int switch_plan(struct switch_args *args)
 		node = node_at(bank, slot);
 		if (!(node->flags & CLIENT_LIVE))
 			lose_beyond(client_at(slot), 0);
+		restart_rate(client_at(slot));
 		if (!(node->flags & CLIENT_LIVE) ||
 		    (node->flags & (CLIENT_GUEST | CLIENT_FROZEN | CLIENT_LENT)))
 			continue;
@@ -122,10 +123,9 @@ SEC("syscall")
 int probe_policy(struct policy_args *args)
 {
 	struct client *client = client_at(args->slot);
-	u64 value = args->value < VALUE_MIN ? VALUE_MIN : args->value;
 
 	client->value = args->value;
-	client->inverse = (1ULL << 63) / value;
+	set_rate(client, args->value);
 	client->due_ns = args->due_ns;
 	switch (args->operation) {
 	case 0:

@@ -19,10 +19,8 @@ static __always_inline u64 policy_key(struct client *client, u64 due_ns, u64 ahe
 	switch (control.policy) {
 	case POLICY_MTR_LS:
 		return client->position;
-	case POLICY_STRIDE:
-		return stride_key(client, due_ns, ahead, now, STRIDE_LAG_QUANTA);
 	default:
-		return stride_key(client, due_ns, ahead, now, LOTTERY_LAG_QUANTA);
+		return stride_key(client, due_ns, ahead, now);
 	}
 }
 
@@ -157,6 +155,9 @@ static __noinline int look_at_lingering(u64 at_ns)
 
 /* Threads. */
 
+/* Rule 6: a thread is at most so many horizons ahead, however many of its client come before it. */
+#define CROWD_HORIZONS 5
+
 /* By how much what a thread was charged may differ from what the kernel has counted. */
 #define COUNTED_SLACK_NS 1000000LL
 
@@ -211,11 +212,12 @@ static __always_inline u64 next_key(struct thread *thread, struct domain_state *
 {
 	u32 slot = thread->slot;
 	struct client *client = client_at(slot);
-	u32 members = client->runnable;
-	u64 due_ns = due_exactly(slot), now = service, key, latest;
+	u32 members = client->runnable, ahead = members > 1 ? members - 1 : 0;
+	u64 due_ns = due_exactly(slot), now = service, key, latest, span;
 
-	key = policy_key(client, due_ns, members > 1 ? members - 1 : 0, now);
+	key = policy_key(client, due_ns, ahead, now);
 	thread->due_ns = due_ns;
+	thread->latest = 0;
 	thread->paying = slot;
 	if (unlikely(thread->payers[0] | thread->payers[1] | thread->payers[2] | thread->payers[3]))
 		key = choose_payer(thread, key, now);
@@ -238,15 +240,34 @@ static __always_inline u64 next_key(struct thread *thread, struct domain_state *
 	if (woken && !before(now, key) && before(domain->front, key))
 		return domain->front;
 	/* Rule 6. */
-	latest = now + horizon_ns * nr_cpus;
+	latest = later(now, domain->reached) + (client->rated ? horizon_ns : RATE_NS) * nr_cpus;
 	if (unlikely(before(latest, key))) {
-		key = latest;
-		if (thread->paying == slot && members <= 1) {
-			advance(slot, control.bank);
-			forgive(client, horizon_ns * nr_cpus * (client->value >> 32) >> 16);
+		span = ahead && thread->paying == slot ? stride_span(client, ahead) : 0;
+		if (before(latest, key - span)) {
+			key = latest + span;
+			if (client->rated)
+				thread->latest = latest;
 		}
+		latest += (CROWD_HORIZONS - 1) * horizon_ns * nr_cpus;
+		if (before(latest, key))
+			key = latest;
 	}
 	return key;
+}
+
+/* Rule 6: the client was served before its debt let it. From now on it owes what it had to wait
+ * for, and this turn. */
+static __noinline int pardon(struct client *client, struct thread *thread, u64 used_ns)
+{
+	s64 ahead_ns = thread->latest - service;
+	u64 most_ns = used_ns;
+
+	thread->latest = 0;
+	if (ahead_ns > 0)
+		most_ns += (u64)ahead_ns * (client->rate >> 32) >> 16;
+	advance(thread->paying, control.bank);
+	forgive(client, most_ns);
+	return 0;
 }
 
 static __always_inline void charge_for(struct task_struct *p, struct thread *thread, u64 used_ns)
@@ -271,6 +292,8 @@ static __always_inline void charge_for(struct task_struct *p, struct thread *thr
 		return;
 	used_ns = policy_charge(client, used_ns, thread->drawn);
 	give(used_ns);
+	if (unlikely(thread->latest))
+		pardon(client, thread, used_ns);
 	traced(EVENT_CHARGE, thread->paying, used_ns, thread);
 }
 
@@ -312,6 +335,15 @@ static __always_inline void left_queue(struct thread *thread, struct domain_stat
 		__sync_fetch_and_sub(&idlers, 1);
 	else if (domain->queued)
 		__sync_fetch_and_sub(&domain->queued, 1);
+}
+
+/* A thread that waited with this key is served (rule 6). Who wakes may have a key from long ago:
+ * one such does not yet take the domain back. */
+static __always_inline void reach(struct domain_state *domain, u64 key)
+{
+	u64 reached = domain->reached;
+
+	domain->reached = before(reached, key) ? key : reached - (reached - key) / 8;
 }
 
 /* The thread runs with this key from now on. */

@@ -22,6 +22,10 @@
  *    integral of its value over the service given.
  * 5. A clock is moved by whoever takes its lock; who finds it taken does not wait but reads the
  *    clock as it is. Nothing is lost: the next one moves it all the way.
+ * 6. Keys are computed ahead, so not by the value of the moment, which may be another one when the
+ *    thread has half waited: by the client's *rate*, what it was due on average while RATE_NS were
+ *    given by every CPU or more, the time that it was inactive left out. Until that is known, by
+ * its value; then it waits at most for as long as it takes to know it.
  */
 #ifndef ALLOT_CURRENCY_H
 #define ALLOT_CURRENCY_H
@@ -33,8 +37,6 @@ struct client clients[SLOTS_MAX] SEC(".bss.clients");
 
 /* Grows when anybody's activity changes, or the plan. */
 u64 activity SEC(".data") = 1;
-/* CPU time that was given to all that compete: virtual time. */
-u64 service SEC(".data");
 /* Debts that were forgiven, as far as they have not been made up for. */
 u64 forgiven SEC(".data");
 
@@ -44,6 +46,9 @@ u64 forgiven SEC(".data");
 /* A client's due is brought up to date when somebody's activity changed since, and when so much was
  * given: until then its value is the same, and it is due that part of what was given. */
 #define ADVANCE_NS 500000000ULL
+#define RATE_NS 200000000ULL
+/* Who was away for so many such times has no rate. */
+#define RATE_STALE 4
 
 /* Where climbing keeps what does not fit on the stack. What runs under the scheduler's locks uses
  * the first, what user space calls the second. */
@@ -266,7 +271,6 @@ static __noinline u64 revalue(u32 slot, u32 bank)
 	bpf_for(index, 0, steps)
 		value = value_node(path_at(bank, node->first_step + index), bank, stamp);
 	client->value = value;
-	client->inverse = (1ULL << 63) / (value < VALUE_MIN ? VALUE_MIN : value);
 	totals.revalued++;
 	return value;
 }
@@ -339,6 +343,7 @@ static __always_inline void forgive(struct client *client, u64 most_ns)
 		return;
 	__sync_fetch_and_sub(&client->charged_ns, more_ns);
 	__sync_fetch_and_add(&forgiven, more_ns);
+	__sync_fetch_and_add(&totals.forgiven_ns, more_ns);
 }
 
 /* What a client was due and did not use, beyond this, is due to all. */
@@ -348,8 +353,7 @@ static __always_inline void lose_beyond(struct client *client, u64 kept_ns)
 
 	if (control.policy == POLICY_MTR_LS || lost_ns <= 0)
 		return;
-	__sync_fetch_and_sub(&client->due_ns, lost_ns);
-	__sync_fetch_and_add(&service, lost_ns);
+	give_back(client, lost_ns);
 }
 
 /* What a client has been due by now, if its value has not changed since that was computed. */
@@ -362,17 +366,52 @@ static __always_inline u64 due_by_now(const struct client *client)
 	return client->due_ns + (given_ns * (client->value >> 17) >> 31);
 }
 
-/* The same, with its value brought up to date. */
+static __always_inline void set_rate(struct client *client, u64 rate)
+{
+	client->rate = rate < VALUE_MIN ? VALUE_MIN : rate;
+	client->inverse = (1ULL << 63) / client->rate;
+}
+
+/* Rule 6. */
+static __noinline int follow_rate(struct client *client, u64 due_ns)
+{
+	u64 since = client->rate_since, now = service, given_ns = now - since;
+	s64 gained_ns;
+
+	if (__sync_val_compare_and_swap(&client->rate_since, since, now) != since)
+		return 0;
+	gained_ns = due_ns - client->rate_due_ns;
+	client->rate_due_ns = due_ns;
+	client->rated = given_ns < 1ULL << 50 && gained_ns >= 0;
+	set_rate(client, client->rated ? share(WHOLE, gained_ns, given_ns) : client->value);
+	return 0;
+}
+
+/* What is due from now on has nothing to do with what was due before. */
+static __always_inline void restart_rate(struct client *client)
+{
+	client->rated = 0;
+	client->rate_since = service;
+	client->rate_due_ns = client->due_ns;
+}
+
+/* The same, with its value and its rate brought up to date. */
 static __always_inline u64 due_exactly(u32 slot)
 {
 	struct client *client = client_at(slot);
 	u32 bank = control.bank;
+	u64 due_ns;
 
 	if (node_at(bank, slot)->stamp != activity || service - client->advanced > ADVANCE_NS) {
 		advance(slot, bank);
 		revalue(slot, bank);
+		if (unlikely(!client->rated))
+			set_rate(client, client->value);
 	}
-	return due_by_now(client);
+	due_ns = due_by_now(client);
+	if (service - client->rate_since > RATE_NS * nr_cpus)
+		follow_rate(client, due_ns);
+	return due_ns;
 }
 
 /* Its last runnable member leaves: a client that stays active without one is due no more than what
@@ -389,8 +428,7 @@ static __always_inline void return_due(struct client *client, u64 due_ns)
 
 	if (control.policy == POLICY_MTR_LS || more_ns <= 0)
 		return;
-	__sync_fetch_and_sub(&client->due_ns, more_ns);
-	__sync_fetch_and_add(&service, more_ns);
+	give_back(client, more_ns);
 }
 
 /* A client's first member became runnable before its tickets became inactive. */
@@ -411,8 +449,16 @@ static __always_inline void set_active(u32 slot, bool active, u32 scratch_index)
 	if (__sync_val_compare_and_swap(&node->active, !active, active) != !active)
 		return;
 	climb(slot, bank, active, scratch_index);
-	if (active)
+	if (active) {
+		u64 away_ns = service - client_at(slot)->left_service;
+
+		if (away_ns > RATE_STALE * RATE_NS * nr_cpus)
+			restart_rate(client_at(slot));
+		else
+			__sync_fetch_and_add(&client_at(slot)->rate_since, away_ns);
 		return;
+	}
+	client_at(slot)->left_service = service;
 	if (!client_at(slot)->runnable)
 		return_due(client_at(slot), client_at(slot)->due_ns);
 	/* Nobody sleeps on what others did not have in time. */

@@ -14,8 +14,7 @@
  *    drawn from the exponential distribution with mean 1, once for every win. A thread that runs
  *    elsewhere goes on taking part: a strike of its clock while it runs is a win that is kept for
  *    its next choice. Without that, several CPUs bend the shares: who runs cannot be drawn.
- * 4. Wins may come in a row, so a client may lag by LOTTERY_LAG_QUANTA before rule 5 of stride.h
- *    holds it.
+ * 4. Wins may come in a row, so a client may lag by LAG_QUANTA before rule 5 of stride.h holds it.
  * 5. Chance: splitmix64 (Steele, Lea & Flood 2014) of a seed, the client's currency and how many
  *    numbers it drew before: a client's numbers do not depend on what others do, nor on which CPU
  *    asks. -ln(u) from a table of 256 parts with interpolation; error below 2^-18.
@@ -26,7 +25,6 @@
 #ifndef ALLOT_LOTTERY_H
 #define ALLOT_LOTTERY_H
 
-#define LOTTERY_LAG_QUANTA 64
 #define DRAWN_SHIFT 16 /* a drawn number's unit is 2^-16 */
 
 /* ln(1 + i/256) in 2^-24. */

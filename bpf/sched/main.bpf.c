@@ -19,10 +19,11 @@
  *    not everybody (theorem 2: isolation).
  * 5. Wake-ups preempt: where the woken thread's key is less than what a running thread has
  *    reached, that CPU chooses again at once.
- * 6. Nobody starves: a key is never more than the *horizon* ahead of virtual time, and what a
- *    client owes beyond that is forgiven. So a funded
- *    thread waits at most until the service between has been given: horizon + n · slice / CPUs
- *    for n threads. Slices shrink when many wait.
+ * 6. Nobody starves: a client's key is never more than the *horizon* ahead of the keys that are
+ *    served now. Who is served from there owes no more than what it had to wait for; the rest is
+ *    forgiven. Threads of one client wait for each other, for at most CROWD_HORIZONS such times. So
+ * a funded thread waits at most until the service between has been given: horizon + n · slice /
+ * CPUs for n threads. Slices shrink when many wait.
  * 7. Guests (paper 4) wait in a queue of their own, which is served only when the others are
  *    empty; a host that wakes preempts a guest. So do clients that have lent their tickets.
  *    Who competes by a new plan leaves it at once.
@@ -91,6 +92,7 @@ struct cpu_state {
 
 struct domain_state {
 	u64 front; /* the key of who was served last */
+	u64 reached; /* about the greatest key that was served lately of those that waited */
 	u32 queued; /* about how many wait in this domain */
 	u32 hurried_put;
 	u32 hurried_look;
@@ -114,6 +116,9 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 22);
 } events SEC(".maps");
+
+/* CPU time that was given to all that compete: virtual time. */
+u64 service SEC(".data");
 
 #include "policy.h"
 #include "currency.h"
@@ -152,6 +157,7 @@ static __noinline int report(u32 type, u32 slot, u64 key, struct thread *thread)
 	event->at_ns = now_ns();
 	event->key = key;
 	event->value = client->value;
+	event->rate = client->rate;
 	event->used_ns = client->used_ns;
 	event->due_ns = thread ? thread->due_ns : client->due_ns;
 	event->charged_ns = client->charged_ns;
@@ -612,6 +618,8 @@ void BPF_STRUCT_OPS(allot_running, struct task_struct *p)
 		waited_ns = at_ns - thread->queued_at_ns;
 		if (waited_ns > client->wait_max_ns)
 			client->wait_max_ns = waited_ns;
+		if (!thread->own_queue && !thread->idle)
+			reach(domain, thread->key);
 		left_queue(thread, domain);
 	}
 	chosen(p, thread, cpu_at(number), domain, at_ns);

@@ -37,4 +37,12 @@ static __always_inline u64 virtual_ns(u64 ns, u64 inverse)
 	return ns * inverse >> INVERSE_SHIFT;
 }
 
+/* What a client was due and cannot have, or did not use, is due to all. */
+static __always_inline void give_back(struct client *client, u64 ns)
+{
+	__sync_fetch_and_sub(&client->due_ns, ns);
+	__sync_fetch_and_sub(&client->rate_due_ns, ns);
+	__sync_fetch_and_add(&service, ns);
+}
+
 #endif

@@ -6,14 +6,15 @@
  * 1. Virtual time is the service that was given to all. A client is due its value's part of it
  *    while it is active, and charged what it uses; what it *owes* is the difference.
  * 2. Its *pass* is the virtual time at which it will have been due all that it was charged, if its
- *    value stays: virtual time + owes · WHOLE / value. (1995, figure 2: each quantum moves the pass
+ *    rate stays: virtual time + owes · WHOLE / rate. (1995, figure 2: each quantum moves the pass
  *    by stride · used / quantum. There a change of tickets scales what is left; here it is counted
  *    from what was really due, so a value that changes a thousand times a second bends nothing.)
+ *    Its *rate* is what it was due on average lately (currency.h, rule 6).
  * 3. The thread with the least key is served; a client's first thread has its pass as key, a
  *    second one comes one quantum of the client later, and so on.
  * 4. What is owed stays owed over a sleep, and what was not used is lost (main.bpf.c, rule 4).
  * 5. A client that is due more than CPUs can give it falls behind for ever (Chandra et al. 2000
- *    cap its weight). What it lags by more than STRIDE_LAG_QUANTA and what is lawful it loses, and
+ *    cap its weight). What it lags by more than LAG_QUANTA and what is lawful it loses, and
  *    that is due to all instead, in proportion: virtual time moves on by it. So the others keep
  *    their ratios, and share what it cannot have. Lawful: each of those that wait may have run
  *    ahead by a quantum, so that who is served next lags by its part of all these quanta. And on a
@@ -26,21 +27,25 @@
 #ifndef ALLOT_STRIDE_H
 #define ALLOT_STRIDE_H
 
-#define STRIDE_LAG_QUANTA 64
+#define LAG_QUANTA 64
 
-static __always_inline u64 stride_key(struct client *client, u64 due_ns, u64 ahead, u64 now,
-				      u64 lag_quanta)
+/* How much later a thread comes that has so many of its client before it. */
+static __always_inline u64 stride_span(const struct client *client, u64 ahead)
+{
+	return (ahead > 1024 ? 1024 : ahead) * virtual_ns(control.quantum_ns, client->inverse);
+}
+
+static __always_inline u64 stride_key(struct client *client, u64 due_ns, u64 ahead, u64 now)
 {
 	s64 owed_ns = client->charged_ns - due_ns;
-	u64 lawful_ns = control.quantum_ns * waiting() * (client->value >> 32) >> 16;
-	s64 least_ns = -(s64)(lag_quanta * control.quantum_ns + lawful_ns);
+	u64 lawful_ns = control.quantum_ns * waiting() * (client->rate >> 32) >> 16;
+	s64 least_ns = -(s64)(LAG_QUANTA * control.quantum_ns + lawful_ns);
 	u64 key;
 
 	if (owed_ns < least_ns) {
 		u64 lost_ns = least_ns - owed_ns;
 
-		__sync_fetch_and_sub(&client->due_ns, lost_ns);
-		__sync_fetch_and_add(&service, lost_ns);
+		give_back(client, lost_ns);
 		owed_ns = least_ns;
 	}
 	if (owed_ns < 0)
@@ -48,8 +53,7 @@ static __always_inline u64 stride_key(struct client *client, u64 due_ns, u64 ahe
 	else
 		key = now + virtual_ns(owed_ns, client->inverse);
 	if (ahead)
-		key += (ahead > 1024 ? 1024 : ahead) *
-		       virtual_ns(control.quantum_ns, client->inverse);
+		key += stride_span(client, ahead);
 	return key;
 }
 

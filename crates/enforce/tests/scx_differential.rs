@@ -474,7 +474,7 @@ impl Replay {
             policy: lottery(options.seed),
             twins: clients.iter().map(|id| (*id, twin(id))).collect(),
             keys,
-            lag_ns: (keyed::lottery::LAG_QUANTA * options.quantum_ns) as i64,
+            lag_ns: (keyed::stride::LAG_QUANTA * options.quantum_ns) as i64,
             horizon_ns: options.horizon_ns,
             now: 0,
             front: 0,
@@ -550,7 +550,8 @@ impl Replay {
         twin.drawn = Some(drawn);
         // Who loses is charged for the moment that the choice took, after it has got its key.
         let now = if event.kind == EventKind::Charge { self.now } else { event.now };
-        twin.client.set_value(event.value);
+        twin.client.value = event.value;
+        twin.client.set_rate(event.rate);
         twin.client.due_ns = event.due_ns;
         let woken = std::mem::take(&mut twin.woken);
         twin.kept = !woken && event.kind == EventKind::Win;

@@ -100,6 +100,7 @@ pub struct RawEvent {
     pub at_ns: u64,
     pub key: u64,
     pub value: u64,
+    pub rate: u64,
     pub used_ns: u64,
     pub due_ns: u64,
     pub charged_ns: u64,

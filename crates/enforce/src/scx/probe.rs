@@ -25,6 +25,8 @@ pub struct Totals {
     pub dropped: u64,
     /// Threads taken from another domain of CPUs.
     pub steals: u64,
+    /// Debts that were forgiven, in ns (bpf/sched/main.bpf.c, rule 6).
+    pub forgiven_ns: u64,
 }
 
 impl From<types::totals> for Totals {
@@ -38,6 +40,7 @@ impl From<types::totals> for Totals {
             crowded: totals.crowded,
             dropped: totals.dropped,
             steals: totals.steals,
+            forgiven_ns: totals.forgiven_ns,
         }
     }
 }

@@ -41,6 +41,8 @@ pub struct Event {
     pub key: u64,
     /// What the client's tickets are worth, in parts of [`valuation::WHOLE`].
     pub value: u64,
+    /// What it was due on average lately, by which its key was computed.
+    pub rate: u64,
     /// CPU time used by the client so far, in ns.
     pub used_ns: u64,
     /// CPU time that the client's tickets were due so far, in ns.
@@ -164,6 +166,7 @@ impl Event {
             cpu: raw.cpu,
             key: raw.key,
             value: raw.value,
+            rate: raw.rate,
             used_ns: raw.used_ns,
             due_ns: raw.due_ns,
             charged_ns: raw.charged_ns,

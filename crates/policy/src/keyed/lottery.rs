@@ -12,7 +12,7 @@
 //!    that runs elsewhere goes on taking part: a strike of its clock while it runs is a win that
 //!    is kept for its next choice. Without that, several CPUs bend the shares: who runs cannot be
 //!    drawn.
-//! 4. Wins may come in a row, so a client may lag by [`LAG_QUANTA`] before stride's rule 5 holds
+//! 4. Wins may come in a row, so a client may lag by [`stride::LAG_QUANTA`] before its rule 5 holds
 //!    it.
 //! 5. Chance: splitmix64 (Steele, Lea & Flood 2014) of a seed, the client and how many numbers it
 //!    drew before: a client's numbers do not depend on what others do, nor on which CPU asks.
@@ -22,9 +22,6 @@
 //! quanta, a client's wins are binomial with p = value / total.
 
 use super::{Client, Key, KeyedPolicy, Settings, stride};
-
-/// Rule 4.
-pub const LAG_QUANTA: u64 = 64;
 
 /// A drawn number's unit is 2⁻¹⁶: this stands for 1.
 pub const DRAWN_ONE: u64 = 1 << DRAWN_SHIFT;
@@ -45,7 +42,7 @@ impl Lottery {
 
 impl KeyedPolicy for Lottery {
     fn key(&mut self, client: &mut Client, ahead: u64, waiting: u64, now: u64) -> Key {
-        stride::key(client, ahead, waiting, now, self.quantum_ns, LAG_QUANTA)
+        stride::key(client, ahead, waiting, now, self.quantum_ns)
     }
 
     fn draw(&mut self, client: &mut Client) -> u64 {

@@ -7,7 +7,9 @@
 //! 3. Values, and what clients were due, come from a [`Funding`]; use is charged when a turn ends.
 //! 4. A thread whose client owes nothing runs at once when it wakes, before all others. Who sleeps
 //!    before its share has paid for what it used *lingers*: its tickets count until then.
-//! 5. No key is more than the horizon ahead of virtual time; what is owed beyond is forgiven.
+//! 5. No client's key is more than the horizon ahead of those that are served now. Who is served
+//!    from there owes no more than what it had to wait for; the rest is forgiven. Threads of one
+//!    client wait for each other, for at most [`CROWD_HORIZONS`] such times.
 //! 6. Turns are shorter when many wait.
 //! 7. What all clients owe adds up to nothing: a debt that is forgiven is made up for by what is
 //!    given next. That long virtual time stands still.
@@ -16,7 +18,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::{Client, KeyedPolicy, SLICE_MIN_NS, Settings, before, build, virtual_ns};
+use super::{
+    Client, KeyedPolicy, SLICE_MIN_NS, Settings, WHOLE, before, build, stride, virtual_ns,
+};
 use crate::{ClientKey, PolicyName};
 
 /// A woken thread must be this much ahead of a running one, in ns of that one, to preempt it.
@@ -27,6 +31,13 @@ const PREEMPT_LOOKS: usize = 16;
 const CROWD: u64 = 8;
 /// A client's due is brought up to date when so much was given since.
 const ADVANCE_NS: u64 = 50_000;
+/// A client's rate is what it was due on average while so much was given by every CPU, or more. Until
+/// that is known it is its value, and it waits at most for as long as it takes to know it.
+const RATE_NS: u64 = 200_000_000;
+/// Who was away for so many such times has no rate.
+const RATE_STALE: u64 = 4;
+/// Rule 5.
+const CROWD_HORIZONS: u64 = 5;
 /// Clients that linger on one CPU.
 const LINGERING_MAX: usize = 64;
 /// Keys are never so far behind virtual time.
@@ -73,7 +84,26 @@ struct Entry {
     stamp: u64,
     /// The service at which its due was brought up to date.
     advanced: u64,
+    /// Whether the client's rate is known, and not only its value.
+    rated: bool,
+    /// The service from which on the rate is counted next, and what the client was due then.
+    rate_since: u64,
+    rate_due_ns: u64,
+    /// The service at which it became inactive.
+    left_service: u64,
     used_ns: u64,
+}
+
+impl Entry {
+    /// What it was due on average since this was asked last.
+    fn follow_rate(&mut self, service: u64) {
+        let given_ns = service - self.rate_since;
+        let gained_ns = self.client.due_ns.wrapping_sub(self.rate_due_ns);
+        let rate = (u128::from(WHOLE) * u128::from(gained_ns) / u128::from(given_ns)) as u64;
+        self.rated = true;
+        (self.rate_since, self.rate_due_ns) = (service, self.client.due_ns);
+        self.client.set_rate(rate.min(WHOLE));
+    }
 }
 
 struct Thread {
@@ -82,6 +112,8 @@ struct Thread {
     /// Of its work; `None` never ends.
     left_ns: Option<u64>,
     key: u64,
+    /// Where its client was held to the horizon: that key (rule 5).
+    latest: Option<u64>,
     drawn: u64,
     used_ns: u64,
 }
@@ -126,6 +158,8 @@ pub struct Machine<F> {
     forgiven: u64,
     /// The key of who was served last.
     front: u64,
+    /// About the greatest key that was served lately of those that waited.
+    reached: u64,
     activity: u64,
     clients: BTreeMap<ClientKey, Entry>,
     threads: Vec<Thread>,
@@ -154,6 +188,7 @@ impl<F: Funding> Machine<F> {
             service: SERVICE_FIRST,
             forgiven: 0,
             front: 0,
+            reached: 0,
             activity: 1,
             clients: BTreeMap::new(),
             threads: Vec::new(),
@@ -175,6 +210,10 @@ impl<F: Funding> Machine<F> {
             lingers: false,
             stamp: 0,
             advanced: 0,
+            rated: false,
+            rate_since: 0,
+            rate_due_ns: 0,
+            left_service: 0,
             used_ns: 0,
         });
     }
@@ -190,6 +229,7 @@ impl<F: Funding> Machine<F> {
             runnable: false,
             left_ns: None,
             key: 0,
+            latest: None,
             drawn: 0,
             used_ns: 0,
         });
@@ -281,7 +321,17 @@ impl<F: Funding> Machine<F> {
         self.entry(client).active = active;
         self.funding.set_active(client, active, self.service);
         self.activity += 1;
-        if !active {
+        let (service, window_ns) = (self.service, self.rate_window_ns());
+        let entry = self.entry(client);
+        if active {
+            let away_ns = service - entry.left_service;
+            entry.rate_since += away_ns;
+            if away_ns > RATE_STALE * window_ns {
+                entry.rated = false;
+                (entry.rate_since, entry.rate_due_ns) = (service, entry.client.due_ns);
+            }
+        } else {
+            entry.left_service = service;
             let forgiven_ns = forgive(&mut self.entry(client).client, 0);
             self.forgiven += forgiven_ns;
         }
@@ -309,9 +359,25 @@ impl<F: Funding> Machine<F> {
         let activity = self.activity;
         let entry = self.clients.get_mut(&client).expect("threads are of known clients");
         if entry.stamp != activity {
-            entry.client.set_value(self.funding.value(client));
+            entry.client.value = self.funding.value(client);
+            if !entry.rated {
+                entry.client.set_rate(entry.client.value);
+            }
             entry.stamp = activity;
         }
+    }
+
+    fn follow_rate(&mut self, client: ClientKey) {
+        let (service, window_ns) = (self.service, self.rate_window_ns());
+        let entry = self.entry(client);
+        if service - entry.rate_since > window_ns {
+            self.advance_due(client);
+            self.entry(client).follow_rate(service);
+        }
+    }
+
+    fn rate_window_ns(&self) -> u64 {
+        RATE_NS * u64::from(self.settings.cpus)
     }
 
     fn wake(&mut self, thread: ThreadKey, work_ns: Option<u64>) {
@@ -342,25 +408,34 @@ impl<F: Funding> Machine<F> {
         let id = self.threads[thread].client;
         self.revalue(id);
         self.refresh_due(id);
+        self.follow_rate(id);
         let (now, waiting) = (self.service, self.queue.len() as u64);
         let entry = self.clients.get_mut(&id).expect("it is there");
         let (client, ahead) = (&mut entry.client, entry.runnable.saturating_sub(1));
         let answer = self.policy.key(client, ahead, waiting, now);
         self.service += answer.lost_ns;
+        entry.rate_due_ns = entry.rate_due_ns.wrapping_sub(answer.lost_ns);
         let mut key = answer.key;
+        let thread = &mut self.threads[thread];
+        thread.latest = None;
         if self.policy.keys_are_times() {
-            self.threads[thread].drawn = self.policy.draw(client);
-            let ahead_ns = self.horizon_ns * u64::from(self.settings.cpus);
+            thread.drawn = self.policy.draw(client);
+            let cpus = u64::from(self.settings.cpus);
+            let horizon_ns = self.horizon_ns * cpus;
+            let latest =
+                now.max(self.reached) + if entry.rated { horizon_ns } else { RATE_NS * cpus };
             if woken && !before(now, key) && before(self.front, key) {
                 key = self.front;
-            } else if before(now + ahead_ns, key) {
-                key = now + ahead_ns;
-                if ahead == 0 {
-                    self.forgiven += forgive(client, (ahead_ns * (client.value >> 32)) >> 16);
+            } else if before(latest, key) {
+                let span = stride::span(client, ahead, self.settings.quantum_ns);
+                if before(latest, key - span) {
+                    key = latest + span;
+                    thread.latest = entry.rated.then_some(latest);
                 }
+                key = key.min(latest + (CROWD_HORIZONS - 1) * horizon_ns);
             }
         }
-        self.threads[thread].key = key;
+        thread.key = key;
     }
 
     fn enqueue(&mut self, thread: ThreadKey) {
@@ -407,12 +482,12 @@ impl<F: Funding> Machine<F> {
                 }
                 let (_, _, next) = self.queue.pop_first().expect("it has a head");
                 self.enqueue(thread);
-                self.run(number, next);
+                self.serve(number, next);
                 return;
             }
         }
         if let Some((_, _, next)) = self.queue.pop_first() {
-            self.run(number, next);
+            self.serve(number, next);
         }
     }
 
@@ -430,7 +505,21 @@ impl<F: Funding> Machine<F> {
             let back = self.forgiven.min(cost_ns / 2);
             self.forgiven -= back;
             self.service += cost_ns - back;
+            if let Some(latest) = thread.latest.take() {
+                let id = thread.client;
+                self.pardon(id, latest, cost_ns);
+            }
         }
+    }
+
+    /// Rule 5.
+    fn pardon(&mut self, id: ClientKey, latest: u64, cost_ns: u64) {
+        self.advance_due(id);
+        let ahead_ns = latest.saturating_sub(self.service);
+        let client = &mut self.entry(id).client;
+        let waited_for_ns = (ahead_ns * (client.rate >> 32)) >> 16;
+        let forgiven_ns = forgive(client, waited_for_ns + cost_ns);
+        self.forgiven += forgiven_ns;
     }
 
     fn sleep(&mut self, cpu: usize, thread: ThreadKey) {
@@ -479,6 +568,15 @@ impl<F: Funding> Machine<F> {
         if entry.runnable == 0 {
             self.set_active(id, false);
         }
+    }
+
+    /// A thread that has waited is served.
+    fn serve(&mut self, number: usize, thread: ThreadKey) {
+        let key = self.threads[thread].key;
+        // Who wakes may have a key from long ago: one such does not yet take all back.
+        let fall = self.reached.saturating_sub(key) / 8;
+        self.reached = self.reached.max(key) - fall;
+        self.run(number, thread);
     }
 
     /// The thread's turn begins.

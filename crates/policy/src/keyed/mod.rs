@@ -74,9 +74,11 @@ pub struct Client {
     pub position: u64,
     /// MTR-LS: where it goes when its quota is used; 0 while that is not known.
     pub next_place: u64,
-    /// What it is due, in parts of [`WHOLE`]. Set by [`Client::set_value`].
+    /// What it is due, in parts of [`WHOLE`].
     pub value: u64,
-    /// 2⁶³ / value.
+    /// What it was due on average lately, in parts of [`WHOLE`]. Set by [`Client::set_rate`].
+    pub rate: u64,
+    /// 2⁶³ / rate.
     pub inverse: u64,
     /// When its last runnable member went to sleep, in nanoseconds.
     pub left_at_ns: u64,
@@ -90,10 +92,16 @@ impl Client {
         client
     }
 
-    /// It is due this now.
+    /// It is due this now, and was before.
     pub fn set_value(&mut self, value: u64) {
         self.value = value;
-        self.inverse = (1 << 63) / value.max(VALUE_MIN);
+        self.set_rate(value);
+    }
+
+    /// It was due this on average lately.
+    pub fn set_rate(&mut self, rate: u64) {
+        self.rate = rate.max(VALUE_MIN);
+        self.inverse = (1 << 63) / self.rate;
     }
 
     /// What it was charged beyond what it was due, in nanoseconds; negative when it lags.

@@ -4,9 +4,10 @@
 //! 1. Virtual time is the service that was given to all. A client is due its value's part of it
 //!    while it is active, and charged what it uses; what it *owes* is the difference.
 //! 2. Its *pass* is the virtual time at which it will have been due all that it was charged, if its
-//!    value stays: virtual time + owes · WHOLE / value. (1995, figure 2: each quantum moves the pass
+//!    rate stays: virtual time + owes · WHOLE / rate. (1995, figure 2: each quantum moves the pass
 //!    by stride · used / quantum. There a change of tickets scales what is left; here it is counted
-//!    from what was really due.)
+//!    from what was really due.) Its *rate* is what it was due on average lately, so that a value of
+//!    a moment does not decide for how long a thread waits.
 //! 3. The thread with the least key is served; a client's first thread has its pass as key, a
 //!    second one comes one quantum of the client later, and so on.
 //! 4. What is owed stays owed over a sleep.
@@ -42,17 +43,10 @@ impl Stride {
 }
 
 /// Rules 2, 3 and 5; the lottery has them too.
-pub(super) fn key(
-    client: &mut Client,
-    ahead: u64,
-    waiting: u64,
-    now: u64,
-    quantum_ns: u64,
-    lag_quanta: u64,
-) -> Key {
+pub(super) fn key(client: &mut Client, ahead: u64, waiting: u64, now: u64, quantum_ns: u64) -> Key {
     let mut owed_ns = client.owed_ns();
-    let lawful_ns = (quantum_ns * waiting * (client.value >> 32)) >> 16;
-    let least_ns = -((lag_quanta * quantum_ns + lawful_ns) as i64);
+    let lawful_ns = (quantum_ns * waiting * (client.rate >> 32)) >> 16;
+    let least_ns = -((LAG_QUANTA * quantum_ns + lawful_ns) as i64);
     let mut lost_ns = 0;
     if owed_ns < least_ns {
         lost_ns = (least_ns - owed_ns) as u64;
@@ -61,13 +55,17 @@ pub(super) fn key(
     }
     let distance = virtual_ns(owed_ns.unsigned_abs(), client.inverse);
     let pass = if owed_ns < 0 { now.wrapping_sub(distance) } else { now.wrapping_add(distance) };
-    let quantum = virtual_ns(quantum_ns, client.inverse);
-    Key { key: pass.wrapping_add(ahead.min(AHEAD_MAX).wrapping_mul(quantum)), lost_ns }
+    Key { key: pass.wrapping_add(span(client, ahead, quantum_ns)), lost_ns }
+}
+
+/// How much later a thread comes that has so many of its client before it.
+pub(super) fn span(client: &Client, ahead: u64, quantum_ns: u64) -> u64 {
+    ahead.min(AHEAD_MAX).wrapping_mul(virtual_ns(quantum_ns, client.inverse))
 }
 
 impl KeyedPolicy for Stride {
     fn key(&mut self, client: &mut Client, ahead: u64, waiting: u64, now: u64) -> Key {
-        key(client, ahead, waiting, now, self.quantum_ns, LAG_QUANTA)
+        key(client, ahead, waiting, now, self.quantum_ns)
     }
 
     fn charge(&mut self, client: &mut Client, used_ns: u64, _drawn: u64, _now: u64) -> u64 {

@@ -55,11 +55,8 @@ static u64 step(u32 operation, struct client *client, u64 argument, u64 now)
 		switch (control.policy) {
 		case POLICY_MTR_LS:
 			return client->position;
-		case POLICY_STRIDE:
-			return stride_key(client, client->due_ns, argument, now, STRIDE_LAG_QUANTA);
 		default:
-			return stride_key(client, client->due_ns, argument, now,
-					  LOTTERY_LAG_QUANTA);
+			return stride_key(client, client->due_ns, argument, now);
 		}
 	case 2:
 		switch (control.policy) {
@@ -101,7 +98,8 @@ int main(void)
 		u64 value = number[3], answer;
 
 		client->value = value;
-		client->inverse = (1ULL << 63) / (value < VALUE_MIN ? VALUE_MIN : value);
+		client->rate = value < VALUE_MIN ? VALUE_MIN : value;
+		client->inverse = (1ULL << 63) / client->rate;
 		client->due_ns = number[4];
 		client->left_at_ns = number[5];
 		domains[0].queued = number[6];
