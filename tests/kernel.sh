@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A system's allotd with its scheduler in the kernel, in the lab: two users with hogs, policies changed while they
 # run, members, transfers, guests, the trace, a hostile user; allotd stopped and killed, the scheduler thrown out, brought
-# back, given up. One boot, two to four minutes without KVM. One line a test.
+# back, given up. One boot, 211 s in the lab without KVM. One line a test.
 set -uo pipefail
 top=$(cd "$(dirname "$(realpath "$0")")/.." && pwd -P)
 bin=${ALLOT_BIN_DIR:-$top/target/debug}

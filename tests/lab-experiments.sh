@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Two experiments, short, with the scheduler in the kernel, in the lab: shares (cpu-hierarchy), each within its stated
 # bound of 2 percentage points and ten quanta, and ticket transfers (inversion), with which a wait must be at most half as
-# long. One line an experiment. experiments/lab-all runs all of them, long enough for figures.
+# long. One line an experiment; 112 s in the lab. experiments/lab-all runs all of them, long enough for figures.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 bin=$(realpath "${ALLOT_BIN_DIR:-target/debug}")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # On a machine whose clock counts instructions the scheduler in the kernel does the same twice, to the nanosecond; with
 # another seed it does something else. Prints one line a test: 'ok name', 'FAIL name: what' or 'SKIP name: reason'.
+# 64 s in the lab.
 set -uo pipefail
 
 top=$(cd "$(dirname "$(realpath "$0")")/.." && pwd -P)

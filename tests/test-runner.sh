@@ -78,9 +78,9 @@ expect clippy-fails "7 passed, 1 failed, 0 skipped" 1
 # Those that run in the lab go two at a time, and none is lost.
 echo 0 >"$work/clippy-status"
 for name in one two three; do
-  printf '#!/bin/sh\n# lab/run\nsleep 0.2; echo "ok %s"\n' "$name" >"$work/tree/tests/$name.sh"
+  printf '#!/bin/sh\n# 5 s in the lab\nsleep 0.2; echo "ok %s"\n' "$name" >"$work/tree/tests/$name.sh"
 done
-printf '#!/bin/sh\n# lab/run\necho "ok four"; exit 1\n' >"$work/tree/tests/four.sh"
+printf '#!/bin/sh\n# 9 s in the lab\necho "ok four"; exit 1\n' >"$work/tree/tests/four.sh"
 chmod +x "$work"/tree/tests/*.sh
 given 0 0 'ok lab-boots\n' < <(running a; result ok 5 0 0)
 expect pairs-are-counted "12 passed, 1 failed, 0 skipped" 1
