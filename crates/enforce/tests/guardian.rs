@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{ACTOR, Prey, eventually, held, is_root, named, policy_of, state_of};
+use common::{ACTOR, Prey, eventually, held, is_root, named, policy_of, state_of, within_seconds};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::BufRead;
@@ -171,7 +171,8 @@ fn children_that_left_family_and_session_are_freed_too() {
         let mut enforcing = Enforcing::start_with(None, "idle", "-", &prey, |command| {
             command.env("ACTOR_CPU", cpu.to_string());
         });
-        eventually("an orphan is held", || named(tag).iter().any(is_idle_orphan));
+        // It lives for a fifth of a second, and is born when the forker gets to run.
+        within_seconds(120, "an orphan is held", || named(tag).iter().any(is_idle_orphan));
         if round % 2 == 0 {
             enforcing.kill();
         } else {

@@ -284,6 +284,49 @@ fn infeasible_weights_neither_bend_the_others_nor_are_saved_up() {
     }
 }
 
+/// A client that is due nearly all of two CPUs, and can have one, holds virtual time back: the others are
+/// all far ahead of it. That is no debt: they keep their ratio.
+#[test]
+fn who_holds_virtual_time_back_makes_nobody_equal() {
+    let mut machine = machine(PolicyName::Stride, 2, 1, &[97, 2, 1]);
+    let end_ns = 60_000_000_000;
+    run_hogs(&mut machine, 3, end_ns);
+    let used: Vec<f64> = (0..3).map(|client| machine.used_ns(client) as f64 / 1e9).collect();
+    assert!((used[0] - 60.0).abs() < 0.1, "{used:?}");
+    // A quantum of each, and what those who were unknown were served early.
+    assert!((used[1] - 40.0).abs() < 0.4 && (used[2] - 20.0).abs() < 0.4, "{used:?}");
+}
+
+/// A great client that wakes often for a moment: while it is awake the others are worth a fiftieth.
+/// Whoever is queued then does not wait fifty times as long.
+#[test]
+fn a_value_of_a_moment_does_not_decide_how_long_others_wait() {
+    let weights = [490, 5, 3, 2];
+    let mut machine = machine(PolicyName::Stride, 1, 1, &weights);
+    machine.wake_at(0, 0, Some(1_000_000));
+    for thread in 1..4 {
+        machine.wake_at(thread, 0, None);
+    }
+    let mut waited_ns = [0; 4];
+    let mut since_ns = [0; 4];
+    let mut last = 0;
+    while let Some(happening) = machine.advance(60_000_000_000) {
+        match happening {
+            Happening::Slept(thread) => {
+                machine.wake_at(thread, machine.now_ns() + 9_000_000, Some(1_000_000));
+            }
+            Happening::Chosen { thread, .. } => {
+                if thread != last && machine.now_ns() > 5_000_000_000 {
+                    waited_ns[thread] = waited_ns[thread].max(machine.now_ns() - since_ns[thread]);
+                }
+                (since_ns[last], last) = (machine.now_ns(), thread);
+            }
+        }
+    }
+    // Who has two tenths of nine tenths of a CPU has a quantum in 22 ms.
+    assert!(waited_ns.iter().all(|&waited_ns| waited_ns < 150_000_000), "{waited_ns:?}");
+}
+
 /// On one CPU, two that stay runnable never differ by more than a quantum of each.
 #[test]
 fn stride_serves_any_two_within_a_quantum_of_each() {

@@ -55,10 +55,16 @@ fn name_of(pid: u32) -> Option<String> {
 
 /// Waits until something is so. Not a test of speed: the wait is long.
 #[track_caller]
-pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+pub fn eventually(what: &str, is_so: impl FnMut() -> bool) {
+    within_seconds(30, what, is_so);
+}
+
+/// For what a busy machine may do seldom.
+#[track_caller]
+pub fn within_seconds(seconds: u64, what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(seconds);
     while !is_so() {
-        assert!(Instant::now() < deadline, "not within 30 s: {what}");
+        assert!(Instant::now() < deadline, "not within {seconds} s: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -6,7 +6,9 @@
 //!    running thread that is furthest beyond its key.
 //! 3. Values, and what clients were due, come from a [`Funding`]; use is charged when a turn ends.
 //! 4. A thread whose client owes nothing runs at once when it wakes, before all others. Who sleeps
-//!    before its share has paid for what it used *lingers*: its tickets count until then.
+//!    before its share has paid for what it used *lingers*: its tickets count until then. What it was
+//!    due beyond that is due to all; of what it had not used before, it keeps [`SLEEPERS_CREDIT_QUANTA`]
+//!    (the lottery: all).
 //! 5. No client's key is more than the horizon ahead of those that are served now. Who is served
 //!    from there owes no more than what it had to wait for; the rest is forgiven. Threads of one
 //!    client wait for each other, for at most [`CROWD_HORIZONS`] such times.
@@ -38,6 +40,8 @@ const RATE_NS: u64 = 200_000_000;
 const RATE_STALE: u64 = 4;
 /// Rule 5.
 const CROWD_HORIZONS: u64 = 5;
+/// Rule 4.
+const SLEEPERS_CREDIT_QUANTA: u64 = 4;
 /// Clients that linger on one CPU.
 const LINGERING_MAX: usize = 64;
 /// Keys are never so far behind virtual time.
@@ -80,6 +84,8 @@ struct Entry {
     runnable: u64,
     active: bool,
     lingers: bool,
+    /// What it is due at most until it is runnable again.
+    due_limit_ns: u64,
     /// The activity for which its value is right.
     stamp: u64,
     /// The service at which its due was brought up to date.
@@ -147,6 +153,7 @@ fn forgive(client: &mut Client, most_ns: u64) -> u64 {
 pub struct Machine<F> {
     policy: Box<dyn KeyedPolicy>,
     settings: Settings,
+    sleepers_credit_ns: u64,
     horizon_ns: u64,
     /// Who is due what.
     pub funding: F,
@@ -182,6 +189,10 @@ impl<F: Funding> Machine<F> {
         Machine {
             policy: build(policy, settings),
             settings,
+            sleepers_credit_ns: match policy {
+                PolicyName::Stride => SLEEPERS_CREDIT_QUANTA * settings.quantum_ns,
+                PolicyName::Lottery | PolicyName::MtrLs => u64::MAX,
+            },
             horizon_ns,
             funding,
             now_ns: 0,
@@ -208,6 +219,7 @@ impl<F: Funding> Machine<F> {
             runnable: 0,
             active: false,
             lingers: false,
+            due_limit_ns: 0,
             stamp: 0,
             advanced: 0,
             rated: false,
@@ -332,8 +344,24 @@ impl<F: Funding> Machine<F> {
             }
         } else {
             entry.left_service = service;
+            if entry.runnable == 0 {
+                self.give_back_beyond(client, self.clients[&client].due_limit_ns);
+            }
+            let charged_ns = self.clients[&client].client.charged_ns;
+            self.give_back_beyond(client, charged_ns.saturating_add(self.sleepers_credit_ns));
             let forgiven_ns = forgive(&mut self.entry(client).client, 0);
             self.forgiven += forgiven_ns;
+        }
+    }
+
+    /// What a client was due beyond this is due to all.
+    fn give_back_beyond(&mut self, client: ClientKey, due_ns: u64) {
+        if self.policy.keys_are_times() {
+            let entry = self.entry(client);
+            let more_ns = entry.client.due_ns.saturating_sub(due_ns);
+            entry.client.due_ns -= more_ns;
+            entry.rate_due_ns = entry.rate_due_ns.wrapping_sub(more_ns);
+            self.service += more_ns;
         }
     }
 
@@ -389,6 +417,10 @@ impl<F: Funding> Machine<F> {
         let client = self.threads[thread].client;
         self.entry(client).runnable += 1;
         if self.entry(client).runnable == 1 {
+            if self.entry(client).active {
+                self.advance_due(client);
+                self.give_back_beyond(client, self.clients[&client].due_limit_ns);
+            }
             self.set_active(client, true);
             self.revalue(client);
             let entry = self.clients.get_mut(&client).expect("it is there");
@@ -534,6 +566,7 @@ impl<F: Funding> Machine<F> {
         entry.client.left_at_ns = now_ns;
         self.refresh_due(id);
         let entry = self.clients.get_mut(&id).expect("it is there");
+        entry.due_limit_ns = entry.client.due_ns.max(entry.client.charged_ns);
         if self.policy.is_settled(&entry.client, now_ns) {
             self.set_active(id, false);
         } else if !entry.lingers {
