@@ -96,6 +96,8 @@ struct client {
 	__u64 left; /* mtr-ls: of its quota, in parts of 2^-24; signed */
 	__u64 position; /* mtr-ls: its place in the list, a virtual time; 0 before its first */
 	__u64 next_place; /* mtr-ls: where it goes when its quota is used up; 0 for not known */
+	__u64 moved_at; /* mtr-ls: the service at which it moved to the rear */
+	__u64 skips; /* mtr-ls: rounds that it missed then */
 	__u64 advanced; /* the service at which due_ns was brought up to date */
 	__u64 value; /* in parts of WHOLE, when it was last looked at */
 	__u64 rate; /* what it was due on average lately, in parts of WHOLE */

@@ -9,17 +9,16 @@ top=$(cd "$(dirname "$(realpath "$0")")/.." && pwd -P)
 cd "$top" || exit 1
 work=$(mktemp -d "${TMPDIR:-/tmp}/allot-scx-test.XXXXXX")
 trap 'rm -rf "$work"' EXIT
+# shellcheck source=tests/support/in-lab.bash
+. tests/support/in-lab.bash
 
-# The newest builds of the test binaries, which cargo names.
 files=(scx scx_differential)
-cargo test --locked -p allot-enforce "${files[@]/#/--test=}" --no-run --message-format=json >"$work/made" 2>"$work/build"
 programs=()
 for file in "${files[@]}"; do
-  program=$(sed -n "s/.*\"executable\":\"\([^\"]*\/$file-[0-9a-f]*\)\".*/\1/p" "$work/made" | tail -n 1)
-  if [ ! -x "$program" ]; then
+  program=$(test_binary "$file" 2>"$work/build") || {
     echo "FAIL $file: the tests could not be built: $(tail -n 3 "$work/build" | tr '\n' ' ')"
     exit 1
-  fi
+  }
   programs+=("$file" "$program")
 done
 
@@ -46,28 +45,4 @@ if [ "$status" -eq 77 ]; then
   exit 0
 fi
 
-awk -v files="${#files[@]}" '
-  function finish(result) {
-    if (name == "") return
-    if (result == "ok" && skipped != "") print "SKIP " file ":" name ": " skipped
-    else if (result == "ok") print "ok " file ":" name
-    else { print "FAIL " file ":" name ": " (why == "" ? "no result" : why); failed = 1 }
-    name = ""; skipped = ""; why = ""; told = 0
-  }
-  /^file [a-z_]+$/ { finish("none"); file = $2; next }
-  /^test result: / { finish("none"); ended++; next }
-  match($0, /^test [a-z_0-9:]+ \.\.\. /) {
-    finish("none")
-    name = $2
-    $0 = substr($0, RSTART + RLENGTH)
-  }
-  name != "" && match($0, /SKIP [a-z_0-9]+: /) { skipped = substr($0, RSTART + RLENGTH) }
-  name != "" && told { why = $0; told = 0 }
-  name != "" && /panicked at/ { told = 1 }
-  name != "" && /^ok$/ { finish("ok") }
-  name != "" && /^FAILED$/ { finish("failed") }
-  END {
-    finish("none")
-    if (ended < files) { print "FAIL " file ": the tests did not end"; failed = 1 }
-    exit failed
-  }' "$work/out"
+awk -v files="${#files[@]}" -f tests/support/libtest.awk "$work/out"

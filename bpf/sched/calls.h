@@ -13,15 +13,12 @@ static __noinline int set_right(u32 slot)
 	bool should = (client->runnable || client->lingers) && (node->flags & CLIENT_LIVE) &&
 		      competes(slot);
 
-	if (client->lingers && !client->runnable) {
-		advance(slot, control.bank);
-		if (policy_settled(client, bpf_ktime_get_ns()))
-			should = false;
-	}
-	set_active(slot, should, 1);
-	/* For who reads what clients were due. */
+	/* For who reads what clients were due, too. */
 	if (node->active)
 		advance(slot, control.bank);
+	if (client->lingers && !client->runnable && policy_settled(client, bpf_ktime_get_ns()))
+		should = false;
+	set_active(slot, should, 1);
 	return 0;
 }
 

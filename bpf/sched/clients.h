@@ -76,8 +76,6 @@ static __always_inline void member_runnable(u32 slot)
 		return_from_sleep(client);
 	else if (competes(slot))
 		set_active(slot, true, 0);
-	if (control.policy == POLICY_MTR_LS)
-		revalue(slot, control.bank);
 	policy_join(client);
 	traced(EVENT_JOIN, slot, 0, NULL);
 }
@@ -157,6 +155,7 @@ static __noinline int look_at_lingering(u64 at_ns)
 
 /* Rule 6: a thread is at most so many horizons ahead, however many of its client come before it. */
 #define CROWD_HORIZONS 5
+#define TURNS_AVERAGED 64
 
 /* By how much what a thread was charged may differ from what the kernel has counted. */
 #define COUNTED_SLACK_NS 1000000LL
@@ -297,13 +296,23 @@ static __always_inline void charge_for(struct task_struct *p, struct thread *thr
 	traced(EVENT_CHARGE, thread->paying, used_ns, thread);
 }
 
-/* What a thread that goes on running, or might, has used. */
-static __always_inline void charge(struct task_struct *p, struct thread *thread)
+/* What a thread that goes on running, or might, has used: charges it and answers it. */
+static __always_inline u64 charge(struct task_struct *p, struct thread *thread)
 {
 	s64 used_ns = p->se.sum_exec_runtime - thread->counted_ns;
 
-	if (used_ns > 0)
-		charge_for(p, thread, used_ns);
+	if (used_ns <= 0)
+		return 0;
+	charge_for(p, thread, used_ns);
+	return used_ns;
+}
+
+/* A turn has ended that was not given up. */
+static __always_inline void measure_turn(struct domain_state *domain, u64 used_ns)
+{
+	if (used_ns > 1ULL << 28)
+		used_ns = 1ULL << 28;
+	domain->turn_ns += (s64)(used_ns - domain->turn_ns) / TURNS_AVERAGED;
 }
 
 /* The last of a thread that goes to sleep. The kernel has not yet counted it (it does so before a
@@ -338,12 +347,12 @@ static __always_inline void left_queue(struct thread *thread, struct domain_stat
 }
 
 /* A thread that waited with this key is served (rule 6). Who wakes may have a key from long ago:
- * one such does not yet take the domain back. */
+ * one such does not take the domain back. */
 static __always_inline void reach(struct domain_state *domain, u64 key)
 {
 	u64 reached = domain->reached;
 
-	domain->reached = before(reached, key) ? key : reached - (reached - key) / 8;
+	domain->reached = later(key, reached - control.quantum_ns);
 }
 
 /* The thread runs with this key from now on. */

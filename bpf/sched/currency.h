@@ -405,10 +405,10 @@ static __always_inline u64 due_exactly(u32 slot)
 	if (node_at(bank, slot)->stamp != activity || service - client->advanced > ADVANCE_NS) {
 		advance(slot, bank);
 		revalue(slot, bank);
-		if (unlikely(!client->rated))
-			set_rate(client, client->value);
 	}
 	due_ns = due_by_now(client);
+	if (unlikely(!client->rated))
+		set_rate(client, client->value);
 	if (service - client->rate_since > RATE_NS * nr_cpus)
 		follow_rate(client, due_ns);
 	return due_ns;

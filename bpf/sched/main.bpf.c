@@ -93,6 +93,7 @@ struct cpu_state {
 struct domain_state {
 	u64 front; /* the key of who was served last */
 	u64 reached; /* about the greatest key that was served lately of those that waited */
+	u64 turn_ns; /* how long turns were lately, on average */
 	u32 queued; /* about how many wait in this domain */
 	u32 hurried_put;
 	u32 hurried_look;
@@ -545,7 +546,7 @@ void BPF_STRUCT_OPS(allot_dispatch, s32 number, struct task_struct *prev)
 	if (prev && (prev->scx.flags & SCX_TASK_QUEUED)) {
 		thread = thread_of(prev);
 		if (thread) {
-			charge(prev, thread);
+			measure_turn(domain, charge(prev, thread));
 			count_in(prev, thread);
 			key = next_key(thread, domain, false);
 			thread->key = key;

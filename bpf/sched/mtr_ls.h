@@ -5,7 +5,7 @@
  *
  * 1. All clients stand in a list, those that are blocked too; a new one stands at the rear.
  * 2. `left` of a client starts at its part of a round, α·T, where α is its part of one CPU: its
- *    value times the number of CPUs.
+ *    rate times the number of CPUs.
  * 3. The first client in the list that is runnable runs, and when one nearer the front wakes it
  *    is preempted.
  * 4. What it uses is taken from `left`. When nothing is left, α·T is added and the client moves
@@ -13,15 +13,17 @@
  * 5. Who blocks keeps place and quota.
  * 6. Values here depend on who is active (the paper's α is fixed). So that a client that sleeps
  *    briefly does not give its part of the round away, it counts as active for one round T after
- *    it went to sleep.
+ *    it went to sleep. And α is a client's rate, not its value of the moment: who is charged
+ *    because somebody woke would always be charged by what it is worth beside that one.
  * 7. Places are virtual times (ours): a round has passed when T was given by every CPU. A new
  *    client's place is one round from now; who moves to the rear, one round from where it stood,
- * but that counts as at most a round before or after now (who runs far before its place had nobody
- *    else there). When all are busy this is the order of the list, for everybody moves once in a
- *    round. On several CPUs it is not: those with small quotas would move
- *    while one with a great quota runs, and be served a second time before that one is.
+ *    but that counts as at most a round before or after now (who runs far before its place had
+ *    nobody else there). When all are busy this is the order of the list, for everybody moves once
+ * in a round. On several CPUs it is not: those with small quotas would move while one with a great
+ * quota runs, and be served a second time before that one is.
  * 8. Ticks (ours). A quota shorter than a tick is overrun each time. What was used too much is
- *    paid by missing rounds, as many as it takes, at most MTR_LS_SKIPS_MAX.
+ *    paid by missing rounds, as many as it takes, at most MTR_LS_SKIPS_MAX. A round missed is
+ *    as long as the client's last one: shorter than T where others do not use theirs.
  *
  * Keys are places. Property: what a client gets in any time for which it stays runnable is at
  * least α times that time, less a constant of about one round.
@@ -38,10 +40,10 @@ static __always_inline u64 mtr_ls_round(void)
 	return control.round_ns * nr_cpus;
 }
 
-/* Nanoseconds, at least one. Values are of 48 bits, a round is below 2^30 ns. */
+/* Nanoseconds, at least one. Rates are of 48 bits, a round is below 2^30 ns. */
 static __always_inline u64 mtr_ls_quota_ns(struct client *client)
 {
-	return (control.round_ns * (client->value >> 16) >> 32) * nr_cpus + 1;
+	return (control.round_ns * (client->rate >> 16) >> 32) * nr_cpus + 1;
 }
 
 static __always_inline void mtr_ls_join(struct client *client)
@@ -50,6 +52,14 @@ static __always_inline void mtr_ls_join(struct client *client)
 		return;
 	client->position = service + mtr_ls_round();
 	client->left = MTR_LS_QUOTA;
+}
+
+/* How long a round was when the client moved the last time. */
+static __always_inline u64 mtr_ls_last_round(const struct client *client, u64 round)
+{
+	u64 last = (service - client->moved_at) / (1 + client->skips);
+
+	return last < round ? last : round;
 }
 
 static __always_inline u64 mtr_ls_charge(struct client *client, u64 used_ns)
@@ -80,8 +90,10 @@ static __always_inline u64 mtr_ls_charge(struct client *client, u64 used_ns)
 		skips = MTR_LS_SKIPS_MAX;
 		client->left = MTR_LS_QUOTA;
 	}
-	client->position = client->next_place + skips * round;
+	client->position = client->next_place + skips * mtr_ls_last_round(client, round);
 	client->next_place = 0;
+	client->moved_at = service;
+	client->skips = skips;
 	return used_ns;
 }
 

@@ -26,6 +26,16 @@ static __always_inline u64 waiting(void)
 	return (u64)domains[domain & (DOMAINS_MAX - 1)].queued * nr_domains;
 }
 
+/* How long a turn takes here: a quantum, or longer where a tick or the machine's own host decides.
+ */
+static __always_inline u64 turn_ns(void)
+{
+	u32 domain = cpu_domain[bpf_get_smp_processor_id() & (CPUS_MAX - 1)];
+	u64 lately_ns = domains[domain & (DOMAINS_MAX - 1)].turn_ns;
+
+	return lately_ns > control.quantum_ns ? lately_ns : control.quantum_ns;
+}
+
 /* Virtual nanoseconds of so much CPU time at a value with this inverse (at most 2^39). */
 static __always_inline u64 virtual_ns(u64 ns, u64 inverse)
 {
@@ -37,12 +47,14 @@ static __always_inline u64 virtual_ns(u64 ns, u64 inverse)
 	return ns * inverse >> INVERSE_SHIFT;
 }
 
-/* What a client was due and cannot have, or did not use, is due to all. */
+/* What a client was due and cannot have, or did not use, is due to all; to nobody where there is
+ * nobody else, for then it would be due to itself, again and again. */
 static __always_inline void give_back(struct client *client, u64 ns)
 {
 	__sync_fetch_and_sub(&client->due_ns, ns);
 	__sync_fetch_and_sub(&client->rate_due_ns, ns);
-	__sync_fetch_and_add(&service, ns);
+	if (client->value < WHOLE - (WHOLE >> 10))
+		__sync_fetch_and_add(&service, ns);
 }
 
 #endif

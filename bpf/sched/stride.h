@@ -11,7 +11,7 @@
  *    from what was really due, so a value that changes a thousand times a second bends nothing.)
  *    Its *rate* is what it was due on average lately (currency.h, rule 6).
  * 3. The thread with the least key is served; a client's first thread has its pass as key, a
- *    second one comes one quantum of the client later, and so on.
+ *    second one comes one turn of the client later, and so on.
  * 4. What is owed stays owed over a sleep, and what was not used is lost (main.bpf.c, rule 4).
  * 5. A client that is due more than CPUs can give it falls behind for ever (Chandra et al. 2000
  *    cap its weight). What it lags by more than LAG_QUANTA and what is lawful it loses, and
@@ -28,11 +28,13 @@
 #define ALLOT_STRIDE_H
 
 #define LAG_QUANTA 64
+/* More of a client before a thread count as so many. */
+#define AHEAD_MAX 32768
 
 /* How much later a thread comes that has so many of its client before it. */
 static __always_inline u64 stride_span(const struct client *client, u64 ahead)
 {
-	return (ahead > 1024 ? 1024 : ahead) * virtual_ns(control.quantum_ns, client->inverse);
+	return (ahead > AHEAD_MAX ? AHEAD_MAX : ahead) * virtual_ns(turn_ns(), client->inverse);
 }
 
 static __always_inline u64 stride_key(struct client *client, u64 due_ns, u64 ahead, u64 now)

@@ -1,5 +1,5 @@
-# What a shell test of many lines that runs in the lab says outside it. To be sourced, with `tests` set to the lines'
-# names and `bin` to where the binaries are.
+# For shell tests that run in the lab. To be sourced; the first three functions want `tests` set to the names of the lines
+# that the test prints, and `bin` to where the binaries are.
 
 # every RESULT WHY: the same for all.
 every() { for name in "${tests[@]}"; do echo "$1 $name: $2"; done; }
@@ -32,4 +32,10 @@ run_in_lab() {
   done
   if [ "$missing" -ne 0 ]; then tail -n "$lines" "$output" | sed 's/^/    /'; fi
   [ "$missing" -eq 0 ] && [ "$status" -eq 0 ]
+}
+
+# test_binary NAME: where cargo put that test of the enforcers, built now if it was not.
+test_binary() {
+  cargo test --locked -p allot-enforce --test "$1" --no-run --message-format=json </dev/null |
+    sed -n "s/.*\"executable\":\"\([^\"]*\/$1-[0-9a-f]*\)\".*/\1/p" | tail -n 1 | grep .
 }

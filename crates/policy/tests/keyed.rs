@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use allot_policy::keyed::lottery::{self, DRAWN_ONE, mixed};
 use allot_policy::keyed::machine::{Funding, Happening, Machine};
-use allot_policy::keyed::stride;
+use allot_policy::keyed::{self, stride};
 use allot_policy::keyed::{Client, KeyedPolicy, Settings, WHOLE};
 use allot_policy::{ClientKey, PolicyName};
 
@@ -325,6 +325,39 @@ fn a_value_of_a_moment_does_not_decide_how_long_others_wait() {
     }
     // Who has two tenths of nine tenths of a CPU has a quantum in 22 ms.
     assert!(waited_ns.iter().all(|&waited_ns| waited_ns < 150_000_000), "{waited_ns:?}");
+}
+
+/// However many threads a client starts, another with as many tickets gets half, and soon. (In quanta that
+/// are not cut shorter: a thread that waits for its siblings counts on whole ones.)
+#[test]
+fn a_crowd_of_threads_takes_nothing_from_others() {
+    for policy in [PolicyName::Stride, PolicyName::Lottery] {
+        let settings = Settings { quantum_ns: keyed::SLICE_MIN_NS, ..settings(1, 1) };
+        let mut machine = Machine::new(policy, settings, HORIZON_NS, Weights::of(&[1, 1]));
+        machine.add_client(0);
+        machine.add_client(1);
+        machine.add_thread(0);
+        machine.wake_at(0, 0, None);
+        for _ in 0..3000 {
+            let thread = machine.add_thread(1);
+            machine.wake_at(thread, 1_000_000, None);
+        }
+        let (mut since_ns, mut longest_ns, mut last) = (0, 0, usize::MAX);
+        let end_ns = 40_000_000_000;
+        while let Some(happening) = machine.advance(end_ns) {
+            let Happening::Chosen { thread, .. } = happening else { continue };
+            if thread == 0 && last != 0 {
+                longest_ns = longest_ns.max(machine.now_ns() - since_ns);
+            }
+            if last == 0 {
+                since_ns = machine.now_ns();
+            }
+            last = thread;
+        }
+        let part = machine.used_ns(0) as f64 / end_ns as f64;
+        assert!((0.45..0.55).contains(&part), "{policy}: {part}");
+        assert!(longest_ns < 1_000_000_000, "{policy}: it waited for {longest_ns} ns");
+    }
 }
 
 /// On one CPU, two that stay runnable never differ by more than a quantum of each.

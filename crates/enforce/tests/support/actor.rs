@@ -2,6 +2,7 @@
 //! it starts ends by itself soon after.
 
 use nix::unistd::{ForkResult, fork};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 #[path = "../common/funds.rs"]
@@ -28,6 +29,7 @@ fn main() {
             burn(Some(Duration::from_millis(number(1))));
             std::thread::sleep(Duration::from_millis(number(2)));
         },
+        "crowd" => crowd(number(1), number(2), Duration::from_secs(number(3))),
         "fork" => fork_for_ever(),
         "enforce-cgroup" => cgroup::enforce_until_told(&arguments[1..]),
         "enforce" => enforce_until_told(&arguments[1..]),
@@ -43,6 +45,39 @@ fn burn(how_long: Option<Duration>) {
             number = std::hint::black_box(number.wrapping_mul(6_364_136_223_846_793_005) + 1);
         }
     }
+}
+
+/// So many threads that burn for so long from that moment on. Prints how long any of them waited for its
+/// turn at most, in ns, those that had none for all that time. (Each wakes by itself: a thread that
+/// woke them all would wait for its own turn half-way.)
+fn crowd(threads: u64, starts_ns: u64, how_long: Duration) {
+    let longest_ns = AtomicU64::new(0);
+    let starts = Duration::from_nanos(starts_ns);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            let waits = || {
+                std::thread::sleep(starts.saturating_sub(monotonic()));
+                let (end, mut last, mut longest) = (starts + how_long, starts, Duration::ZERO);
+                while last < end {
+                    let now = monotonic();
+                    longest = longest.max(now - last);
+                    last = now;
+                }
+                let longest = u64::try_from(longest.as_nanos()).expect("less than 584 years");
+                longest_ns.fetch_max(longest, Ordering::Relaxed);
+            };
+            let thread = std::thread::Builder::new().stack_size(1 << 16);
+            thread.spawn_scoped(scope, waits).expect("a thread");
+        }
+        assert!(monotonic() < starts, "all are there in time");
+        println!("ready");
+    });
+    println!("{}", longest_ns.into_inner());
+}
+
+fn monotonic() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Children, and children of children that leave their session and lose their parent: what a

@@ -198,8 +198,8 @@ impl<F: Funding> Machine<F> {
             now_ns: 0,
             service: SERVICE_FIRST,
             forgiven: 0,
-            front: 0,
-            reached: 0,
+            front: SERVICE_FIRST,
+            reached: SERVICE_FIRST,
             activity: 1,
             clients: BTreeMap::new(),
             threads: Vec::new(),
@@ -359,9 +359,9 @@ impl<F: Funding> Machine<F> {
         if self.policy.keys_are_times() {
             let entry = self.entry(client);
             let more_ns = entry.client.due_ns.saturating_sub(due_ns);
-            entry.client.due_ns -= more_ns;
             entry.rate_due_ns = entry.rate_due_ns.wrapping_sub(more_ns);
-            self.service += more_ns;
+            let given_ns = entry.client.give_back(more_ns);
+            self.service += given_ns;
         }
     }
 
@@ -444,9 +444,11 @@ impl<F: Funding> Machine<F> {
         let (now, waiting) = (self.service, self.queue.len() as u64);
         let entry = self.clients.get_mut(&id).expect("it is there");
         let (client, ahead) = (&mut entry.client, entry.runnable.saturating_sub(1));
+        let due_ns = client.due_ns;
         let answer = self.policy.key(client, ahead, waiting, now);
         self.service += answer.lost_ns;
-        entry.rate_due_ns = entry.rate_due_ns.wrapping_sub(answer.lost_ns);
+        let lost_ns = due_ns.wrapping_sub(client.due_ns);
+        entry.rate_due_ns = entry.rate_due_ns.wrapping_sub(lost_ns);
         let mut key = answer.key;
         let thread = &mut self.threads[thread];
         thread.latest = None;
@@ -606,9 +608,8 @@ impl<F: Funding> Machine<F> {
     /// A thread that has waited is served.
     fn serve(&mut self, number: usize, thread: ThreadKey) {
         let key = self.threads[thread].key;
-        // Who wakes may have a key from long ago: one such does not yet take all back.
-        let fall = self.reached.saturating_sub(key) / 8;
-        self.reached = self.reached.max(key) - fall;
+        // Who wakes may have a key from long ago: one such does not take all back.
+        self.reached = key.max(self.reached - self.settings.quantum_ns);
         self.run(number, thread);
     }
 

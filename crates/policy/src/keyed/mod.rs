@@ -74,6 +74,10 @@ pub struct Client {
     pub position: u64,
     /// MTR-LS: where it goes when its quota is used; 0 while that is not known.
     pub next_place: u64,
+    /// MTR-LS: the virtual time at which it moved to the rear, and the rounds that it missed then.
+    pub moved_at: u64,
+    /// See [`Client::moved_at`].
+    pub skips: u64,
     /// What it is due, in parts of [`WHOLE`].
     pub value: u64,
     /// What it was due on average lately, in parts of [`WHOLE`]. Set by [`Client::set_rate`].
@@ -102,6 +106,13 @@ impl Client {
     pub fn set_rate(&mut self, rate: u64) {
         self.rate = rate.max(VALUE_MIN);
         self.inverse = (1 << 63) / self.rate;
+    }
+
+    /// It is due so much less. Answers what is due to all instead: nothing where there is nobody
+    /// else, for then it would be due to itself, again and again.
+    pub fn give_back(&mut self, ns: u64) -> u64 {
+        self.due_ns = self.due_ns.wrapping_sub(ns);
+        if self.value < WHOLE - (WHOLE >> 10) { ns } else { 0 }
     }
 
     /// What it was charged beyond what it was due, in nanoseconds; negative when it lags.

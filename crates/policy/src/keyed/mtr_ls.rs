@@ -3,7 +3,7 @@
 //!
 //! 1. All clients stand in a list, those that are blocked too; a new one stands at the rear.
 //! 2. `left` of a client starts at its part of a round, α·T, where α is its part of one CPU: its
-//!    value times the number of CPUs.
+//!    rate times the number of CPUs.
 //! 3. The first client in the list that is runnable runs, and when one nearer the front wakes it
 //!    is preempted.
 //! 4. What it uses is taken from `left`. When nothing is left, α·T is added and the client moves
@@ -11,7 +11,8 @@
 //! 5. Who blocks keeps place and quota.
 //! 6. Values here depend on who is active (the paper's α is fixed). So that a client that sleeps
 //!    briefly does not give its part of the round away, it counts as active for one round T after
-//!    it went to sleep.
+//!    it went to sleep. And α is a client's rate, not its value of the moment: who is charged because
+//!    somebody woke would always be charged by what it is worth beside that one.
 //! 7. Places are virtual times (ours): a round has passed when T was given by every CPU. A new
 //!    client's place is one round from now; who moves to the rear, one round from where it stood, but
 //!    that counts as at most a round before or after now (who runs far before its place had nobody
@@ -19,7 +20,8 @@
 //!    round. On several CPUs it is not: those with small quotas would
 //!    move while one with a great quota runs, and be served a second time before that one is.
 //! 8. Ticks (ours). A quota shorter than a tick is overrun each time. What was used too much is
-//!    paid by missing rounds, as many as it takes, at most [`SKIPS_MAX`].
+//!    paid by missing rounds, as many as it takes, at most [`SKIPS_MAX`]. A round missed is as long as the
+//!    client's last one was: shorter than T where others do not use theirs.
 //!
 //! Property: what a client gets in any time for which it stays runnable is at least α times that
 //! time, less a constant of about one round.
@@ -50,7 +52,7 @@ impl MtrLs {
     }
 
     fn quota_ns(&self, client: &Client) -> u64 {
-        (self.round_ns.wrapping_mul(client.value >> 16) >> 32).wrapping_mul(self.cpus) + 1
+        (self.round_ns.wrapping_mul(client.rate >> 16) >> 32).wrapping_mul(self.cpus) + 1
     }
 }
 
@@ -91,8 +93,11 @@ impl KeyedPolicy for MtrLs {
             skips = SKIPS_MAX;
             client.left = QUOTA;
         }
-        client.position = client.next_place.wrapping_add(skips.wrapping_mul(round));
+        let last_round = now.wrapping_sub(client.moved_at) / (1 + client.skips);
+        let missed = skips.wrapping_mul(last_round.min(round));
+        client.position = client.next_place.wrapping_add(missed);
         client.next_place = 0;
+        (client.moved_at, client.skips) = (now, skips);
         used_ns
     }
 

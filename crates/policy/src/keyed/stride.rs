@@ -28,7 +28,7 @@ use super::{Client, Key, KeyedPolicy, Settings, virtual_ns};
 pub const LAG_QUANTA: u64 = 64;
 
 /// More members of a client than this wait as if they were so many.
-const AHEAD_MAX: u64 = 1024;
+const AHEAD_MAX: u64 = 32768;
 
 /// Stride on keys. See the [module](self).
 pub struct Stride {
@@ -49,8 +49,7 @@ pub(super) fn key(client: &mut Client, ahead: u64, waiting: u64, now: u64, quant
     let least_ns = -((LAG_QUANTA * quantum_ns + lawful_ns) as i64);
     let mut lost_ns = 0;
     if owed_ns < least_ns {
-        lost_ns = (least_ns - owed_ns) as u64;
-        client.due_ns = client.due_ns.wrapping_sub(lost_ns);
+        lost_ns = client.give_back((least_ns - owed_ns) as u64);
         owed_ns = least_ns;
     }
     let distance = virtual_ns(owed_ns.unsigned_abs(), client.inverse);

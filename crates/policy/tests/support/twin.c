@@ -21,6 +21,7 @@ static u64 seed, service;
 static const u32 nr_domains = 1;
 static const unsigned char cpu_domain[CPUS_MAX];
 static struct {
+	u64 turn_ns;
 	u32 queued;
 } domains[DOMAINS_MAX];
 
