@@ -24,7 +24,7 @@ done
 
 # One at a time, with all that they say: a test's own lines stand between its name and its result.
 # shellcheck disable=SC2016  # the guest's shell expands these
-lab/run --cpus 2 --timeout 1400 -- env RUST_BACKTRACE=0 bash -c '
+lab/run --cpus 2 --timeout 1400 -- env RUST_BACKTRACE=0 ${ALLOT_FORKS+"ALLOT_FORKS=$ALLOT_FORKS"} bash -c '
   status=0
   while [ "$1" != -- ]; do
     file=$1 program=$2
