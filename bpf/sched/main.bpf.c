@@ -598,16 +598,6 @@ keep:
 	chosen(prev, thread, cpu, domain, now_ns());
 }
 
-/* Whether somebody waits here who comes before this key. */
-static __always_inline bool is_overtaken(s32 cpu, struct domain_state *domain, u64 key)
-{
-	u64 head, tag;
-
-	if (domain->queued && head_of(domain_queue(cpu), &head, NULL) && before(head, key))
-		return true;
-	return cpu_at(cpu)->own && head_of(CPU_QUEUE(cpu), &tag, &head) && before(head, key);
-}
-
 void BPF_STRUCT_OPS(allot_running, struct task_struct *p)
 {
 	u32 number = bpf_get_smp_processor_id();
@@ -632,10 +622,6 @@ void BPF_STRUCT_OPS(allot_running, struct task_struct *p)
 		if (!thread->own_queue && !thread->idle)
 			reach(domain, thread->key);
 		left_queue(thread, domain);
-	} else if (is_overtaken(number, domain, thread->key)) {
-		/* It goes on after a thread of another class, real-time say. Who woke meanwhile
-		 * could not preempt that one. */
-		scx_bpf_kick_cpu(number, SCX_KICK_PREEMPT);
 	}
 	chosen(p, thread, cpu_at(number), domain, at_ns);
 }
