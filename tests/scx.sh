@@ -35,7 +35,7 @@ lab/run --cpus 2 --timeout 1400 -- env RUST_BACKTRACE=0 ${ALLOT_FORKS+"ALLOT_FOR
   set -- --test-threads=1 --nocapture "$@"
   for ((i = 0; i < ${#programs[@]}; i += 2)); do
     echo "file ${programs[i]}"
-    "${programs[i + 1]}" "$@" || status=1
+    "${programs[i + 1]}" "$@" 2>&1 || status=1
   done
   exit $status' lab "${programs[@]}" -- "$@" >"$work/out" 2>&1 </dev/null
 status=$?
