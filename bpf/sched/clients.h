@@ -153,6 +153,8 @@ static __noinline int look_at_lingering(u64 at_ns)
 
 /* Threads. */
 
+/* Rule 4. */
+#define WAKERS_DEBT_QUANTA 4
 /* Rule 6: a thread is at most so many horizons ahead, however many of its client come before it. */
 #define CROWD_HORIZONS 5
 #define TURNS_AVERAGED 64
@@ -206,6 +208,12 @@ static __noinline u64 choose_payer(struct thread *thread, u64 key, u64 now)
 	return key;
 }
 
+/* By how much a thread that wakes may be ahead and yet run at once. */
+static __always_inline u64 tolerated(const struct client *client)
+{
+	return virtual_ns(WAKERS_DEBT_QUANTA * control.quantum_ns, client->inverse);
+}
+
 /* The thread's key for its next quantum, and at whose cost it runs then. */
 static __always_inline u64 next_key(struct thread *thread, struct domain_state *domain, bool woken)
 {
@@ -235,8 +243,8 @@ static __always_inline u64 next_key(struct thread *thread, struct domain_state *
 		return key;
 	if (control.policy == POLICY_LOTTERY)
 		thread->drawn = lottery_draw(client_at(thread->paying));
-	/* Rule 4: who owes nothing need not wait. */
-	if (woken && !before(now, key) && before(domain->front, key))
+	/* Rule 4: who owes nothing, or little, need not wait. */
+	if (woken && before(domain->front, key) && !before(now + tolerated(client), key))
 		return domain->front;
 	/* Rule 6. */
 	latest = later(now, domain->reached) + (client->rated ? horizon_ns : RATE_NS) * nr_cpus;

@@ -12,18 +12,18 @@
  *    its domain's queue and the head of its own; the least key runs for a slice. There is no
  *    other lock than these queues'. Every ANCHOR choices a CPU also looks at another domain and
  *    takes the head there if it is more than DOMAIN_LAG behind.
- * 4. When is it paid? A thread whose client owes nothing runs at once when it wakes, before all
- *    others, and is charged for it. If it sleeps before its share has paid for that, the client
- *    *lingers*: its tickets stay active until it has been due what it used. So who pays for the
- *    burst are the client's own siblings, whom their currency would otherwise give that share, and
- *    not everybody (theorem 2: isolation).
+ * 4. When is it paid? A thread whose client owes WAKERS_DEBT_QUANTA at most runs at once when it
+ *    wakes, before all others, and is charged for it. If it sleeps before its share has paid for
+ *    that, the client *lingers*: its tickets stay active until it has been due what it used. So
+ *    who pays for the burst are the client's own siblings, whom their currency would otherwise
+ *    give that share, and not everybody (theorem 2: isolation).
  * 5. Wake-ups preempt: where the woken thread's key is less than what a running thread has
  *    reached, that CPU chooses again at once.
  * 6. Nobody starves: a client's key is never more than the *horizon* ahead of the keys that are
  *    served now. Who is served from there owes no more than what it had to wait for; the rest is
- *    forgiven. Threads of one client wait for each other, for at most CROWD_HORIZONS such times. So
- * a funded thread waits at most until the service between has been given: horizon + n · slice /
- * CPUs for n threads. Slices shrink when many wait.
+ *    forgiven. Threads of one client wait for each other, for at most CROWD_HORIZONS such times.
+ *    So a funded thread waits at most until the service between has been given: horizon +
+ *    n · slice / CPUs for n threads. Slices shrink when many wait.
  * 7. Guests (paper 4) wait in a queue of their own, which is served only when the others are
  *    empty; a host that wakes preempts a guest. So do clients that have lent their tickets.
  *    Who competes by a new plan leaves it at once.
@@ -80,6 +80,7 @@ struct cpu_state {
 	u64 front; /* in this CPU's own queue: the tag of who was served last */
 	u32 own; /* how many wait there; never fewer */
 	u32 tid; /* who runs */
+	u32 overtaken; /* who was asked to stop, and has not chosen again since */
 	u32 busy;
 	u32 guest;
 	u32 choices;
@@ -243,6 +244,7 @@ static __always_inline void preempt(struct client *client, u64 key, s32 target, 
 	if (!most)
 		return;
 	client->preemptions++;
+	cpu_at(victim)->overtaken = cpu_at(victim)->tid;
 	scx_bpf_kick_cpu(victim, SCX_KICK_PREEMPT);
 }
 
@@ -533,6 +535,7 @@ void BPF_STRUCT_OPS(allot_dispatch, s32 number, struct task_struct *prev)
 
 	totals.draws++;
 	cpu->choices++;
+	cpu->overtaken = 0;
 	if (unlikely(idlers)) {
 		if (idlers_epoch != control.epoch && call_back(number))
 			return;
@@ -602,6 +605,7 @@ void BPF_STRUCT_OPS(allot_running, struct task_struct *p)
 {
 	u32 number = bpf_get_smp_processor_id();
 	struct domain_state *domain = domain_of(number);
+	struct cpu_state *cpu = cpu_at(number);
 	struct thread *thread = thread_of(p);
 	u64 at_ns = now_ns(), waited_ns;
 	struct client *client;
@@ -622,8 +626,13 @@ void BPF_STRUCT_OPS(allot_running, struct task_struct *p)
 		if (!thread->own_queue && !thread->idle)
 			reach(domain, thread->key);
 		left_queue(thread, domain);
+	} else if (unlikely(cpu->overtaken == (u32)p->pid)) {
+		/* A thread of another class, real-time say, ran when it was asked to stop; now that
+		 * it goes on it is asked again. */
+		cpu->overtaken = 0;
+		scx_bpf_kick_cpu(number, SCX_KICK_PREEMPT);
 	}
-	chosen(p, thread, cpu_at(number), domain, at_ns);
+	chosen(p, thread, cpu, domain, at_ns);
 }
 
 void BPF_STRUCT_OPS(allot_quiescent, struct task_struct *p, u64 deq_flags)

@@ -444,6 +444,7 @@ struct Replay {
     keys: bool,
     lag_ns: i64,
     horizon_ns: u64,
+    quantum_ns: u64,
     /// Virtual time at the last event.
     now: u64,
     /// The key of who was served last.
@@ -476,6 +477,7 @@ impl Replay {
             keys,
             lag_ns: (keyed::stride::LAG_QUANTA * options.quantum_ns) as i64,
             horizon_ns: options.horizon_ns,
+            quantum_ns: options.quantum_ns,
             now: 0,
             front: 0,
             number: 0,
@@ -563,7 +565,8 @@ impl Replay {
         let answer = self.policy.key(&mut twin.client, 0, 0, now);
         assert_eq!(answer.lost_ns, 0);
         let mut key = answer.key;
-        if woken && !keyed::before(now, key) && keyed::before(self.front, key) {
+        let tolerated = keyed::machine::tolerated(&twin.client, self.quantum_ns);
+        if woken && keyed::before(self.front, key) && !keyed::before(now + tolerated, key) {
             key = self.front;
             self.compared.hurried += 1;
         }

@@ -5,7 +5,8 @@
 //! 2. A thread that wakes takes an idle CPU. Where there is none it is queued, and preempts the
 //!    running thread that is furthest beyond its key.
 //! 3. Values, and what clients were due, come from a [`Funding`]; use is charged when a turn ends.
-//! 4. A thread whose client owes nothing runs at once when it wakes, before all others. Who sleeps
+//! 4. A thread whose client owes at most [`WAKERS_DEBT_QUANTA`] runs at once when it wakes, before all
+//!    others. Who sleeps
 //!    before its share has paid for what it used *lingers*: its tickets count until then. What it was
 //!    due beyond that is due to all; of what it had not used before, it keeps [`SLEEPERS_CREDIT_QUANTA`]
 //!    (the lottery: all).
@@ -42,6 +43,8 @@ const RATE_STALE: u64 = 4;
 const CROWD_HORIZONS: u64 = 5;
 /// Rule 4.
 const SLEEPERS_CREDIT_QUANTA: u64 = 4;
+/// Rule 4.
+const WAKERS_DEBT_QUANTA: u64 = 4;
 /// Clients that linger on one CPU.
 const LINGERING_MAX: usize = 64;
 /// Keys are never so far behind virtual time.
@@ -140,6 +143,11 @@ struct Cpu {
 enum Event {
     TurnEnds { cpu: usize, turn: u64 },
     Wakes { thread: ThreadKey, work_ns: Option<u64> },
+}
+
+/// By how much, in virtual time, a client's thread that wakes may be ahead and yet run at once (rule 4).
+pub fn tolerated(client: &Client, quantum_ns: u64) -> u64 {
+    virtual_ns(WAKERS_DEBT_QUANTA * quantum_ns, client.inverse)
 }
 
 /// The client owes at most this from now on; answers what was forgiven.
@@ -458,7 +466,8 @@ impl<F: Funding> Machine<F> {
             let horizon_ns = self.horizon_ns * cpus;
             let latest =
                 now.max(self.reached) + if entry.rated { horizon_ns } else { RATE_NS * cpus };
-            if woken && !before(now, key) && before(self.front, key) {
+            let tolerated = tolerated(client, self.settings.quantum_ns);
+            if woken && before(self.front, key) && !before(now + tolerated, key) {
                 key = self.front;
             } else if before(latest, key) {
                 let span = stride::span(client, ahead, self.settings.quantum_ns);
