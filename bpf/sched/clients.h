@@ -153,8 +153,10 @@ static __noinline int look_at_lingering(u64 at_ns)
 
 /* Threads. */
 
-/* Rule 4. */
-#define WAKERS_DEBT_QUANTA 4
+/* Rule 4. So much may a client owe; and no more than the part 1 / WAKERS_HORIZONS of the horizon
+ * may it be ahead. */
+#define WAKERS_DEBT_QUANTA 8
+#define WAKERS_HORIZONS 4
 /* Rule 6: a thread is at most so many horizons ahead, however many of its client come before it. */
 #define CROWD_HORIZONS 5
 #define TURNS_AVERAGED 64
@@ -211,7 +213,10 @@ static __noinline u64 choose_payer(struct thread *thread, u64 key, u64 now)
 /* By how much a thread that wakes may be ahead and yet run at once. */
 static __always_inline u64 tolerated(const struct client *client)
 {
-	return virtual_ns(WAKERS_DEBT_QUANTA * control.quantum_ns, client->inverse);
+	u64 ahead = virtual_ns(WAKERS_DEBT_QUANTA * control.quantum_ns, client->inverse);
+	u64 most = horizon_ns * nr_cpus / WAKERS_HORIZONS;
+
+	return ahead < most ? ahead : most;
 }
 
 /* The thread's key for its next quantum, and at whose cost it runs then. */

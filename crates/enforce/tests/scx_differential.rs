@@ -565,7 +565,7 @@ impl Replay {
         let answer = self.policy.key(&mut twin.client, 0, 0, now);
         assert_eq!(answer.lost_ns, 0);
         let mut key = answer.key;
-        let tolerated = keyed::machine::tolerated(&twin.client, self.quantum_ns);
+        let tolerated = keyed::machine::tolerated(&twin.client, self.quantum_ns, self.horizon_ns);
         if woken && keyed::before(self.front, key) && !keyed::before(now + tolerated, key) {
             key = self.front;
             self.compared.hurried += 1;

@@ -6,10 +6,9 @@
 //!    running thread that is furthest beyond its key.
 //! 3. Values, and what clients were due, come from a [`Funding`]; use is charged when a turn ends.
 //! 4. A thread whose client owes at most [`WAKERS_DEBT_QUANTA`] runs at once when it wakes, before all
-//!    others. Who sleeps
-//!    before its share has paid for what it used *lingers*: its tickets count until then. What it was
-//!    due beyond that is due to all; of what it had not used before, it keeps [`SLEEPERS_CREDIT_QUANTA`]
-//!    (the lottery: all).
+//!    others. Who sleeps before its share has paid for what it used *lingers*: its tickets count until
+//!    then. What it was due beyond that is due to all; of what it had not used before, it keeps
+//!    [`SLEEPERS_CREDIT_QUANTA`] (the lottery: all).
 //! 5. No client's key is more than the horizon ahead of those that are served now. Who is served
 //!    from there owes no more than what it had to wait for; the rest is forgiven. Threads of one
 //!    client wait for each other, for at most [`CROWD_HORIZONS`] such times.
@@ -43,8 +42,11 @@ const RATE_STALE: u64 = 4;
 const CROWD_HORIZONS: u64 = 5;
 /// Rule 4.
 const SLEEPERS_CREDIT_QUANTA: u64 = 4;
+/// Rule 4. So much may a client owe; and no more than the part 1 / [`WAKERS_HORIZONS`] of the horizon may it
+/// be ahead.
+const WAKERS_DEBT_QUANTA: u64 = 8;
 /// Rule 4.
-const WAKERS_DEBT_QUANTA: u64 = 4;
+const WAKERS_HORIZONS: u64 = 4;
 /// Clients that linger on one CPU.
 const LINGERING_MAX: usize = 64;
 /// Keys are never so far behind virtual time.
@@ -146,8 +148,9 @@ enum Event {
 }
 
 /// By how much, in virtual time, a client's thread that wakes may be ahead and yet run at once (rule 4).
-pub fn tolerated(client: &Client, quantum_ns: u64) -> u64 {
-    virtual_ns(WAKERS_DEBT_QUANTA * quantum_ns, client.inverse)
+/// `horizon` is in virtual time too.
+pub fn tolerated(client: &Client, quantum_ns: u64, horizon: u64) -> u64 {
+    virtual_ns(WAKERS_DEBT_QUANTA * quantum_ns, client.inverse).min(horizon / WAKERS_HORIZONS)
 }
 
 /// The client owes at most this from now on; answers what was forgiven.
@@ -466,7 +469,7 @@ impl<F: Funding> Machine<F> {
             let horizon_ns = self.horizon_ns * cpus;
             let latest =
                 now.max(self.reached) + if entry.rated { horizon_ns } else { RATE_NS * cpus };
-            let tolerated = tolerated(client, self.settings.quantum_ns);
+            let tolerated = tolerated(client, self.settings.quantum_ns, horizon_ns);
             if woken && before(self.front, key) && !before(now + tolerated, key) {
                 key = self.front;
             } else if before(latest, key) {
