@@ -248,9 +248,10 @@ static __always_inline u64 next_key(struct thread *thread, struct domain_state *
 		return key;
 	if (control.policy == POLICY_LOTTERY)
 		thread->drawn = lottery_draw(client_at(thread->paying));
-	/* Rule 4: who owes nothing, or little, need not wait. */
-	if (woken && before(domain->front, key) && !before(now + tolerated(client), key))
-		return domain->front;
+	/* Rule 4: who owes little need not wait. Those that wake come in that order, whatever they
+	 * were due. */
+	if (woken && !before(now + tolerated(client), key))
+		return before(domain->front, now) ? domain->front : now;
 	/* Rule 6. */
 	latest = later(now, domain->reached) + (client->rated ? horizon_ns : RATE_NS) * nr_cpus;
 	if (unlikely(before(latest, key))) {

@@ -13,12 +13,12 @@
  *    other lock than these queues'. Every ANCHOR choices a CPU also looks at another domain and
  *    takes the head there if it is more than DOMAIN_LAG behind.
  * 4. When is it paid? A thread whose client owes WAKERS_DEBT_QUANTA at most runs at once when it
- *    wakes, before all others, and is charged for it. If it sleeps before its share has paid for
- *    that, the client *lingers*: its tickets stay active until it has been due what it used. So
- *    who pays for the burst are the client's own siblings, whom their currency would otherwise
- *    give that share, and not everybody (theorem 2: isolation).
+ *    wakes, before all who wait, and is charged for it; those that wake take turns. If it sleeps
+ *    before its share has paid for that, the client *lingers*: its tickets stay active until it has
+ *    been due what it used. So who pays for the burst are the client's own siblings, whom their
+ *    currency would otherwise give that share, and not everybody (theorem 2: isolation).
  * 5. Wake-ups preempt: where the woken thread's key is less than what a running thread has
- *    reached, that CPU chooses again at once.
+ *    reached, that CPU chooses again at once, and who ran does not come first once more.
  * 6. Nobody starves: a client's key is never more than the *horizon* ahead of the keys that are
  *    served now. Who is served from there owes no more than what it had to wait for; the rest is
  *    forgiven. Threads of one client wait for each other, for at most CROWD_HORIZONS such times.
@@ -531,10 +531,11 @@ void BPF_STRUCT_OPS(allot_dispatch, s32 number, struct task_struct *prev)
 	struct cpu_state *cpu = cpu_at(number);
 	struct thread *thread = NULL;
 	u64 shared = 0, own = 0, own_tag = 0, key = 0;
-	bool has_shared = false, has_own, runs = false, mine = false;
+	bool has_shared = false, has_own, runs = false, mine = false, overtaken;
 
 	totals.draws++;
 	cpu->choices++;
+	overtaken = prev && cpu->overtaken == (u32)prev->pid;
 	cpu->overtaken = 0;
 	if (unlikely(idlers)) {
 		if (idlers_epoch != control.epoch && call_back(number))
@@ -552,6 +553,9 @@ void BPF_STRUCT_OPS(allot_dispatch, s32 number, struct task_struct *prev)
 			measure_turn(domain, charge(prev, thread));
 			count_in(prev, thread);
 			key = next_key(thread, domain, false);
+			/* Rule 5. */
+			if (overtaken)
+				key = later(key, cpu->key);
 			thread->key = key;
 			thread->ready = 1;
 			runs = !thread->idle;

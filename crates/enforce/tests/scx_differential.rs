@@ -415,6 +415,8 @@ struct Twin {
     woken: bool,
     /// It was chosen without having waited.
     kept: bool,
+    /// The key with which it was served last.
+    won: u64,
     /// The number of the event that queued it when it woke; 0 when it was queued otherwise.
     woke_at: u64,
 }
@@ -425,8 +427,10 @@ struct Compared {
     draws: u64,
     charges: u64,
     keys: u64,
-    /// Of keys: those of who woke and owed nothing, and was put before all others.
+    /// Of keys: those of who woke and owed little, and was put before all who waited.
     hurried: u64,
+    /// And those of who was asked to stop for one that woke, and would come first nevertheless.
+    overtaken: u64,
     winners: u64,
     /// Keys whose client lagged so far that how many waited matters.
     lagging: u64,
@@ -469,6 +473,7 @@ impl Replay {
             queued: false,
             woken: false,
             kept: false,
+            won: 0,
             woke_at: 0,
         };
         Replay {
@@ -526,12 +531,13 @@ impl Replay {
                 match event.kind {
                     EventKind::Charge => self.charge(twin, event),
                     EventKind::Queue => {
-                        self.compare_key(twin, event);
+                        self.compare_key(twin, event, woken);
                         twin.queued = true;
                         twin.woke_at = if woken { self.number } else { 0 };
                     }
                     _ => {
-                        self.compare_key(twin, event);
+                        self.compare_key(twin, event, woken);
+                        twin.won = event.key;
                         // Who was only interrupted goes on without a choice, and so does who was
                         // put on a CPU that nobody wanted.
                         if self.keys && (twin.queued || twin.kept) {
@@ -566,8 +572,8 @@ impl Replay {
         assert_eq!(answer.lost_ns, 0);
         let mut key = answer.key;
         let tolerated = keyed::machine::tolerated(&twin.client, self.quantum_ns, self.horizon_ns);
-        if woken && keyed::before(self.front, key) && !keyed::before(now + tolerated, key) {
-            key = self.front;
+        if woken && !keyed::before(now + tolerated, key) {
+            key = keyed::machine::key_of_waker(self.front, now);
             self.compared.hurried += 1;
         }
         // With tickets as these nobody reaches it.
@@ -575,8 +581,15 @@ impl Replay {
         twin.key = Some(key);
     }
 
-    fn compare_key(&mut self, twin: &Twin, event: &Event) {
-        if let (true, Some(key)) = (self.keys, twin.key) {
+    fn compare_key(&mut self, twin: &mut Twin, event: &Event, woken: bool) {
+        if let (true, Some(key)) = (self.keys, &mut twin.key) {
+            // That a CPU was asked to choose again is no event.
+            let overtaken = !woken && event.key == twin.won && keyed::before(*key, twin.won);
+            if overtaken {
+                *key = twin.won;
+                self.compared.overtaken += 1;
+            }
+            let key = *key;
             assert_eq!(event.key, key, "{event:?}, front {}, {:?}", self.front, twin.client);
             self.compared.keys += 1;
         }

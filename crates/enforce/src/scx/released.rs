@@ -5,14 +5,10 @@ use super::encode::Members;
 use ledger::ProcessIdentity;
 use std::collections::BTreeSet;
 
-/// How often it is looked who is gone, in ns.
-const LOOK_NS: u64 = 1_000_000_000;
-
 /// See above.
 #[derive(Debug, Default)]
 pub(super) struct Released {
     processes: BTreeSet<ProcessIdentity>,
-    looked_at_ns: u64,
 }
 
 impl Released {
@@ -36,11 +32,8 @@ impl Released {
     }
 
     /// Leaves out who is gone; their entries go with the next plan.
-    pub fn forget_dead(&mut self, now_ns: u64) {
-        if now_ns.saturating_sub(self.looked_at_ns) >= LOOK_NS {
-            self.looked_at_ns = now_ns;
-            self.processes.retain(lives);
-        }
+    pub fn forget_dead(&mut self) {
+        self.processes.retain(lives);
     }
 }
 
@@ -71,7 +64,7 @@ mod tests {
         assert_eq!(placed(&released), both);
         child.kill().unwrap();
         child.wait().unwrap();
-        released.forget_dead(LOOK_NS);
+        released.forget_dead();
         assert_eq!(placed(&released), [entry(me)]);
         released.take_back(|process| *process == me);
         assert_eq!(placed(&released), []);

@@ -37,8 +37,11 @@ pub(super) enum Command {
     Quit,
 }
 
-/// It is looked whether the scheduler still runs once in this time.
+/// It is looked whether the scheduler said that it ends once in this time. That must cost little: this
+/// thread is before all others.
 const TICK_NS: u64 = 50_000_000;
+/// And once in this time whether the kernel still runs it.
+const STATE_NS: u64 = 1_000_000_000;
 /// How often what clients used and were due is counted; more seldom where there are so many that it
 /// takes more than a COUNT_COST-th of the time.
 const COUNT_NS: u64 = 250_000_000;
@@ -77,6 +80,7 @@ pub(super) struct Worker {
     settle_at_ns: Option<u64>,
     tick_at_ns: u64,
     count_at_ns: u64,
+    state_at_ns: u64,
     last_tick_ns: u64,
     draws: u64,
     late: u64,
@@ -123,6 +127,7 @@ impl Worker {
             settle_at_ns: None,
             tick_at_ns: now + TICK_NS,
             count_at_ns: now + COUNT_NS,
+            state_at_ns: now + STATE_NS,
             last_tick_ns: now,
             draws: 0,
             late: 0,
@@ -394,10 +399,14 @@ impl Worker {
             }
             return self.failed(format!("the kernel threw the scheduler out: {exit}"));
         }
+        if now < self.state_at_ns {
+            return;
+        }
+        self.state_at_ns = now + STATE_NS;
         if facts::state().is_some_and(|state| state == "disabled") {
             return self.failed("the kernel no longer runs the scheduler".to_owned());
         }
-        self.released.forget_dead(now);
+        self.released.forget_dead();
     }
 
     /// The CPUs are others than those it was loaded for.

@@ -3,11 +3,11 @@
 //! 1. One queue for all CPUs, in order of keys. A free CPU takes the head, or goes on with who ran
 //!    on it when that one's key is less.
 //! 2. A thread that wakes takes an idle CPU. Where there is none it is queued, and preempts the
-//!    running thread that is furthest beyond its key.
+//!    running thread that is furthest beyond its key, which then does not come first once more.
 //! 3. Values, and what clients were due, come from a [`Funding`]; use is charged when a turn ends.
-//! 4. A thread whose client owes at most [`WAKERS_DEBT_QUANTA`] runs at once when it wakes, before all
-//!    others. Who sleeps before its share has paid for what it used *lingers*: its tickets count until
-//!    then. What it was due beyond that is due to all; of what it had not used before, it keeps
+//! 4. A thread whose client owes at most [`WAKERS_DEBT_QUANTA`] runs at once when it wakes, before all who
+//!    wait; those that wake take turns. Who sleeps before its share has paid for what it used *lingers*:
+//!    its tickets count until then. What it was due beyond that is due to all; of what it had not used before, it keeps
 //!    [`SLEEPERS_CREDIT_QUANTA`] (the lottery: all).
 //! 5. No client's key is more than the horizon ahead of those that are served now. Who is served
 //!    from there owes no more than what it had to wait for; the rest is forgiven. Threads of one
@@ -21,7 +21,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{
-    Client, KeyedPolicy, SLICE_MIN_NS, Settings, WHOLE, before, build, stride, virtual_ns,
+    Client, KeyedPolicy, SLICE_MIN_NS, Settings, WHOLE, before, build, later, stride, virtual_ns,
 };
 use crate::{ClientKey, PolicyName};
 
@@ -153,6 +153,12 @@ pub fn tolerated(client: &Client, quantum_ns: u64, horizon: u64) -> u64 {
     virtual_ns(WAKERS_DEBT_QUANTA * quantum_ns, client.inverse).min(horizon / WAKERS_HORIZONS)
 }
 
+/// The key of a thread that wakes and need not wait, whatever its client was due; `front` is that of who was
+/// served last, `now` virtual time (rule 4).
+pub fn key_of_waker(front: u64, now: u64) -> u64 {
+    if before(front, now) { front } else { now }
+}
+
 /// The client owes at most this from now on; answers what was forgiven.
 fn forgive(client: &mut Client, most_ns: u64) -> u64 {
     let more_ns = (client.owed_ns() - most_ns as i64).max(0) as u64;
@@ -277,7 +283,7 @@ impl<F: Funding> Machine<F> {
                     self.now_ns = at_ns;
                     match event {
                         Event::TurnEnds { cpu, turn } if self.cpus[cpu].turn == turn => {
-                            self.choose(cpu);
+                            self.choose(cpu, false);
                         }
                         Event::TurnEnds { .. } => {}
                         Event::Wakes { thread, work_ns } => self.wake(thread, work_ns),
@@ -470,8 +476,8 @@ impl<F: Funding> Machine<F> {
             let latest =
                 now.max(self.reached) + if entry.rated { horizon_ns } else { RATE_NS * cpus };
             let tolerated = tolerated(client, self.settings.quantum_ns, horizon_ns);
-            if woken && before(self.front, key) && !before(now + tolerated, key) {
-                key = self.front;
+            if woken && !before(now + tolerated, key) {
+                key = key_of_waker(self.front, now);
             } else if before(latest, key) {
                 let span = stride::span(client, ahead, self.settings.quantum_ns);
                 if before(latest, key - span) {
@@ -506,13 +512,14 @@ impl<F: Funding> Machine<F> {
             }
         }
         if let Some(cpu) = victim {
-            self.choose(cpu);
+            self.choose(cpu, true);
         }
     }
 
-    /// A CPU's turn is over: who is next (rule 1)?
-    fn choose(&mut self, number: usize) {
+    /// A CPU's turn is over: who is next (rule 1)? Who was overtaken does not come first once more.
+    fn choose(&mut self, number: usize, overtaken: bool) {
         let cpu = &mut self.cpus[number];
+        let had = cpu.key;
         cpu.turn += 1;
         if let Some(thread) = cpu.running.take() {
             let used_ns = self.now_ns - cpu.since_ns;
@@ -521,6 +528,9 @@ impl<F: Funding> Machine<F> {
                 self.sleep(number, thread);
             } else {
                 self.next_key(thread, false);
+                if overtaken {
+                    self.threads[thread].key = later(self.threads[thread].key, had);
+                }
                 let key = self.threads[thread].key;
                 if self.queue.first().is_none_or(|&(head, ..)| before(key, head)) {
                     self.run(number, thread);
