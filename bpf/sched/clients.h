@@ -16,12 +16,9 @@ static __always_inline void policy_join(struct client *client)
 
 static __always_inline u64 policy_key(struct client *client, u64 due_ns, u64 ahead, u64 now)
 {
-	switch (control.policy) {
-	case POLICY_MTR_LS:
+	if (control.policy == POLICY_MTR_LS)
 		return client->position;
-	default:
-		return stride_key(client, due_ns, ahead, now);
-	}
+	return stride_key(client, due_ns, ahead, now);
 }
 
 static __always_inline u64 policy_charge(struct client *client, u64 used_ns, u64 drawn)
@@ -153,8 +150,7 @@ static __noinline int look_at_lingering(u64 at_ns)
 
 /* Threads. */
 
-/* Rule 4. So much may a client owe; and no more than the part 1 / WAKERS_HORIZONS of the horizon
- * may it be ahead. */
+/* Rule 4: so much may a client owe, and be ahead by a WAKERS_HORIZONS-th of the horizon. */
 #define WAKERS_DEBT_QUANTA 8
 #define WAKERS_HORIZONS 4
 /* Rule 6: a thread is at most so many horizons ahead, however many of its client come before it. */

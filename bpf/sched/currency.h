@@ -25,7 +25,7 @@
  * 6. Keys are computed ahead, so not by the value of the moment, which may be another one when the
  *    thread has half waited: by the client's *rate*, what it was due on average while RATE_NS were
  *    given by every CPU or more, the time that it was inactive left out. Until that is known, by
- * its value; then it waits at most for as long as it takes to know it.
+ *    its value; then it waits at most for as long as it takes to know it.
  */
 #ifndef ALLOT_CURRENCY_H
 #define ALLOT_CURRENCY_H

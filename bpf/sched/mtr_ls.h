@@ -18,9 +18,9 @@
  * 7. Places are virtual times (ours): a round has passed when T was given by every CPU. A new
  *    client's place is one round from now; who moves to the rear, one round from where it stood,
  *    but that counts as at most a round before or after now (who runs far before its place had
- *    nobody else there). When all are busy this is the order of the list, for everybody moves once
- * in a round. On several CPUs it is not: those with small quotas would move while one with a great
- * quota runs, and be served a second time before that one is.
+ *    nobody else there). When all are busy this is the order of the list, for everybody moves
+ *    once in a round. On several CPUs it is not: those with small quotas would move while one with
+ *    a great quota runs, and be served a second time before that one is.
  * 8. Ticks (ours). A quota shorter than a tick is overrun each time. What was used too much is
  *    paid by missing rounds, as many as it takes, at most MTR_LS_SKIPS_MAX. A round missed is
  *    as long as the client's last one: shorter than T where others do not use theirs.

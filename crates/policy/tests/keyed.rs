@@ -448,6 +448,92 @@ fn sleepers_get_at_most_their_share_and_do_not_lose_it() {
     }
 }
 
+/// To wake is to run at once, so these do it all the time: twenty clients that run a quantum and sleep for a
+/// moment, beside a hog. Together they get what they are due and no more.
+#[test]
+fn who_wakes_all_the_time_gets_no_more() {
+    for policy in PolicyName::ALL {
+        let weights: Vec<u64> = [60].into_iter().chain([2; 20]).collect();
+        let mut machine = machine(policy, 1, 3, &weights);
+        for thread in 0..weights.len() {
+            machine.wake_at(thread, 0, (thread > 0).then_some(QUANTUM_NS));
+        }
+        let end_ns = 100_000_000_000;
+        while let Some(happening) = machine.advance(end_ns) {
+            if let Happening::Slept(thread) = happening {
+                machine.wake_at(thread, machine.now_ns() + 10_000, Some(QUANTUM_NS));
+            }
+        }
+        let part = machine.used_ns(0) as f64 / end_ns as f64;
+        let allowed = chance(policy, 0.6, end_ns as f64 / QUANTUM_NS as f64);
+        assert!(part >= 0.6 - allowed, "{policy}: the hog has {part} for 0.6 ± {allowed}");
+    }
+}
+
+/// Who slept for long and was due much does not keep another that wakes waiting.
+#[test]
+fn those_that_wake_take_turns() {
+    for policy in [PolicyName::Stride, PolicyName::Lottery] {
+        // A hog; who sleeps for long and then works for long; who wakes for a moment in the midst of that, and
+        // owes more or less each time.
+        let mut machine = machine(policy, 1, 5, &[1, 2, 1]);
+        machine.wake_at(0, 0, None);
+        let (mut woke_at_ns, mut longest_ns, mut rounds) = (0, 0, 0);
+        for round in 1..100u64 {
+            let at_ns = round * 200_000_000;
+            machine.wake_at(1, at_ns, Some(30_000_000));
+            machine.wake_at(
+                2,
+                at_ns + 1_000_000 + round * 10_000,
+                Some(1_000_000 + round * 80_000),
+            );
+            while let Some(happening) = machine.advance(at_ns + 150_000_000) {
+                match happening {
+                    Happening::Chosen { thread: 1, .. } if woke_at_ns < at_ns => {
+                        woke_at_ns = at_ns + 1_000_000 + round * 10_000;
+                    }
+                    Happening::Chosen { thread: 2, .. } if woke_at_ns > at_ns => {
+                        longest_ns = longest_ns.max(machine.now_ns() - woke_at_ns);
+                        (woke_at_ns, rounds) = (at_ns, rounds + 1);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        assert!(rounds > 90 && longest_ns == 0, "{policy}: {rounds} rounds, up to {longest_ns} ns");
+    }
+}
+
+/// A program works for 12 ms, rests for half of one, and is due half of the CPU. It gets half, and begins to work when it
+/// wakes: what it must wait, it waits within its work. (But for who wakes when another's turn has just begun.)
+#[test]
+fn who_wants_more_than_its_share_waits_within_its_work() {
+    let mut machine = machine(PolicyName::Stride, 1, 5, &[1, 1]);
+    machine.wake_at(0, 0, Some(11_900_000));
+    machine.wake_at(1, 0, None);
+    let (mut woke_ns, mut wakes, mut late) = (None, 0, 0);
+    let end_ns = 20_000_000_000;
+    while let Some(happening) = machine.advance(end_ns) {
+        match happening {
+            Happening::Chosen { thread: 0, .. } => {
+                if let Some(woke_ns) = woke_ns.take() {
+                    late += u64::from(machine.now_ns() > woke_ns);
+                    wakes += 1;
+                }
+            }
+            Happening::Slept(0) => {
+                let next_ns = machine.now_ns() + 500_000;
+                machine.wake_at(0, next_ns, Some(11_900_000));
+                woke_ns = Some(next_ns);
+            }
+            _ => {}
+        }
+    }
+    let part = machine.used_ns(0) as f64 / end_ns as f64;
+    assert!(wakes > 700 && late * 100 <= wakes, "{late} of {wakes} came late");
+    assert!((0.45..0.505).contains(&part), "{part}");
+}
+
 /// In any time for which a client stays runnable, MTR-LS serves it what it is due less a constant
 /// (more, when others do not take theirs): the difference never falls by more than that.
 #[test]

@@ -53,12 +53,9 @@ static u64 step(u32 operation, struct client *client, u64 argument, u64 now)
 			mtr_ls_join(client);
 		return client->position;
 	case 1:
-		switch (control.policy) {
-		case POLICY_MTR_LS:
-			return client->position;
-		default:
-			return stride_key(client, client->due_ns, argument, now);
-		}
+		return control.policy == POLICY_MTR_LS ?
+			       client->position :
+			       stride_key(client, client->due_ns, argument, now);
 	case 2:
 		switch (control.policy) {
 		case POLICY_MTR_LS:
