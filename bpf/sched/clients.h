@@ -152,7 +152,7 @@ static __noinline int look_at_lingering(u64 at_ns)
 
 /* Rule 4: so much may a client owe, and be ahead by a WAKERS_HORIZONS-th of the horizon. */
 #define WAKERS_DEBT_QUANTA 8
-#define WAKERS_HORIZONS 4
+#define WAKERS_HORIZONS 32
 /* Rule 6: a thread is at most so many horizons ahead, however many of its client come before it. */
 #define CROWD_HORIZONS 5
 #define TURNS_AVERAGED 64

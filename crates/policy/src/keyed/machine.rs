@@ -46,7 +46,7 @@ const SLEEPERS_CREDIT_QUANTA: u64 = 4;
 /// be ahead.
 const WAKERS_DEBT_QUANTA: u64 = 8;
 /// Rule 4.
-const WAKERS_HORIZONS: u64 = 4;
+const WAKERS_HORIZONS: u64 = 32;
 /// Clients that linger on one CPU.
 const LINGERING_MAX: usize = 64;
 /// Keys are never so far behind virtual time.
