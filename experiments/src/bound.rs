@@ -8,11 +8,30 @@ pub const EVEN_BOUND: f64 = 0.02;
 /// only where a draw leaves nothing, or next to nothing, to chance.
 pub const LEAST_BOUND: f64 = 0.005;
 
+/// Who is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drawing {
+    /// Nobody.
+    None,
+    /// A winner for each CPU, all at once, nobody twice (the user-level enforcer).
+    AllCpus,
+    /// A winner whenever a CPU has ended a turn. Who runs meanwhile keeps what it wins for later (the
+    /// scheduler in the kernel), so these draws are independent, as one CPU's are.
+    EachCpu,
+}
+
 /// The bounds in words, for reports.
-pub fn formula(policy: Policy, seats: usize) -> String {
-    match policy {
-        Policy::Stride | Policy::MtrLs => "2 percentage points".to_owned(),
-        Policy::Lottery => format!(
+pub fn formula(policy: Policy, drawing: Drawing, seats: usize) -> String {
+    match (policy, drawing) {
+        (Policy::Stride | Policy::MtrLs, _) | (_, Drawing::None) => {
+            "2 percentage points".to_owned()
+        }
+        (Policy::Lottery, Drawing::EachCpu) => "three standard deviations of the draw, \
+             3*sqrt(pi*(1-pi)/N): pi is the row's share, N the number of draws of all CPUs, each \
+             of which draws for itself, divided by E[f^2]/E[f]^2 where turns are parts f of a \
+             quantum, since unequal draws even out less; at least 0.5 percentage points"
+            .to_owned(),
+        (Policy::Lottery, Drawing::AllCpus) => format!(
             "three standard deviations of the draw, 3*sqrt(pi*(1-pi)/N)/{seats}: pi = \
              {seats}*share is a client's chance in each draw on {seats} CPUs (where fewer clients \
              are active than there are CPUs, their number stands for that of the CPUs; for several \
@@ -35,11 +54,15 @@ pub fn formula(policy: Policy, seats: usize) -> String {
 /// A draw whose winner finds other processes on its CPU is worth the part f of a quantum, and wins
 /// are compensated for it. The payments f at a client's wins then make its use; N draws have the
 /// variance N·E\[f²\]·π(1 − π) about N·E\[f\]·π, so they are worth N·E\[f\]²/E\[f²\] whole ones.
-pub fn bound(policy: Policy, seats: &[f64], busy: f64, draws: f64) -> f64 {
-    match policy {
-        Policy::Stride | Policy::MtrLs => EVEN_BOUND,
-        Policy::Lottery if draws <= 0.0 || busy <= 0.0 => LEAST_BOUND,
-        Policy::Lottery => {
+pub fn bound(policy: Policy, drawing: Drawing, seats: &[f64], busy: f64, draws: f64) -> f64 {
+    match (policy, drawing) {
+        (Policy::Stride | Policy::MtrLs, _) | (_, Drawing::None) => EVEN_BOUND,
+        _ if draws <= 0.0 || busy <= 0.0 => LEAST_BOUND,
+        (_, Drawing::EachCpu) => {
+            let share = seats.iter().sum::<f64>() / busy;
+            (3.0 * (spread(share) / draws).sqrt()).max(LEAST_BOUND)
+        }
+        (_, Drawing::AllCpus) => {
             let variance = if busy <= 1.0 + 1e-9 {
                 spread(seats.iter().sum())
             } else {
@@ -64,6 +87,9 @@ mod tests {
 
     #[test]
     fn by_hand() {
+        let bound = |policy, seats: &[f64], busy, draws| {
+            bound(policy, Drawing::AllCpus, seats, busy, draws)
+        };
         assert_eq!(bound(Policy::Stride, &[0.3], 1.0, 5.0), 0.02);
         // One CPU, 1:1, 100 draws: 3 * 0.5 / 10.
         assert!(close(bound(Policy::Lottery, &[0.5], 1.0, 100.0), 0.15));
@@ -74,5 +100,18 @@ mod tests {
         // Certain, or never: only what else the machine does.
         assert_eq!(bound(Policy::Lottery, &[1.0], 2.0, 100.0), LEAST_BOUND);
         assert_eq!(bound(Policy::Lottery, &[0.0], 1.0, 100.0), LEAST_BOUND);
+    }
+
+    #[test]
+    fn by_hand_where_each_cpu_draws() {
+        let bound =
+            |seats: &[f64], busy| bound(Policy::Lottery, Drawing::EachCpu, seats, busy, 100.0);
+        assert!(close(bound(&[0.5], 1.0), 0.15));
+        // Half of two CPUs: of 100 draws half are won, however many CPUs they are for.
+        assert!(close(bound(&[1.0], 2.0), 0.15));
+        assert!(close(bound(&[0.2, 0.8], 2.0), 0.15));
+        assert_eq!(bound(&[2.0], 2.0), LEAST_BOUND);
+        let none = super::bound(Policy::Lottery, Drawing::None, &[0.5], 1.0, 100.0);
+        assert_eq!(none, EVEN_BOUND);
     }
 }

@@ -1,6 +1,6 @@
 //! What an experiment found: a report for programs, a table and plots for people.
 
-use crate::bound::{EVEN_BOUND, bound, formula};
+use crate::bound::{Drawing, bound, formula};
 use crate::daemon::Daemon;
 use crate::session::{Bench, Window, shares};
 use crate::{Contest, ExperimentError, ExperimentInfo, Machine, Policy, Wobble};
@@ -163,8 +163,7 @@ pub(crate) struct Findings {
     pub notes: Vec<String>,
     pub policy: Policy,
     enforcer: String,
-    /// Whether winners are drawn.
-    draws: bool,
+    pub drawing: Drawing,
     quantum_ns: u64,
     seed: u64,
     daemon_ns: u64,
@@ -203,7 +202,11 @@ impl Findings {
             wobble: Vec::new(),
             notes,
             policy,
-            draws: policy == Policy::Lottery && enforcer.name != "cgroup",
+            drawing: match (policy, enforcer.name.as_str()) {
+                (Policy::Lottery, "sched-ext") => Drawing::EachCpu,
+                (Policy::Lottery, "user-level") => Drawing::AllCpus,
+                _ => Drawing::None,
+            },
             enforcer: enforcer.name.clone(),
             // Weights have no quantum.
             quantum_ns: match enforcer.quantum_ns {
@@ -243,10 +246,7 @@ impl Findings {
                     promised: share.promised,
                     measured: share.measured,
                     error: (share.measured - share.promised).abs(),
-                    bound: match self.draws {
-                        true => bound(self.policy, &chances, busy, draws_worth),
-                        false => EVEN_BOUND,
-                    },
+                    bound: bound(self.policy, self.drawing, &chances, busy, draws_worth),
                     promised_by_allotd: share.clients.iter().map(|i| said[*i]).sum(),
                     used_seconds: used as f64 / 1e9,
                     draws: window.draws,
@@ -350,10 +350,9 @@ impl Findings {
             max_error: greatest(|row| row.error),
             bound: greatest(|row| row.bound),
             ok,
-            bound_formula: match (self.rows.is_empty(), self.draws) {
-                (true, _) => "the checks say what must hold".to_owned(),
-                (_, true) => formula(self.policy, bench.cpus.len()),
-                (_, false) => formula(Policy::Stride, bench.cpus.len()),
+            bound_formula: match self.rows.is_empty() {
+                true => "the checks say what must hold".to_owned(),
+                false => formula(self.policy, self.drawing, bench.cpus.len()),
             },
             kernel_default: bench.kernel.describe(),
             units: "shares are parts (0 to 1) of the CPU time of all clients together; the first \

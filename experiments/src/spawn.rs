@@ -118,7 +118,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
         );
         let used: f64 = allot.iter().map(|one| one.used_seconds).sum();
         let draws = used / findings.quantum().as_secs_f64();
-        let bound = bound(findings.policy, &[0.5], 1.0, draws).max(LEAST_BOUND);
+        let bound = bound(findings.policy, findings.drawing, &[0.5], 1.0, draws).max(LEAST_BOUND);
         let measured = share(allot).unwrap_or(0.0) / 100.0;
         checks.push(Check {
             what: format!(
