@@ -1,4 +1,4 @@
-//! Scheduling policies: who holds the CPUs for the next quantum.
+//! Scheduling policies: who holds the CPUs for the next quantum, whose request a disk serves next.
 //!
 //! Everything here is **pure**: no clock, no randomness of its own, no threads, no files. The seed
 //! comes in as an argument, time comes in as charges, and the same seed and calls give the same
@@ -9,6 +9,7 @@
 //! - [`lottery`]: wins are random, CPU time is in proportion to weights (compensation tickets).
 //! - [`stride`]: the same shares without chance, with errors that do not grow.
 //! - [`mtr_ls`]: turns of many quanta each, in the order of a list.
+//! - [`yfq`]: whose request a disk serves next.
 //! - [`feasible`]: which weights a number of CPUs cannot satisfy, and what is promised instead.
 //! - [`meter`]: what a client used since it last won, and the bounds on what that can cost it.
 //! - [`keyed`]: the same policies as the scheduler in the kernel has them, where each CPU chooses at
@@ -27,12 +28,14 @@ pub mod meter;
 pub mod mtr_ls;
 pub mod stride;
 mod tournament;
+pub mod yfq;
 
 pub use feasible::ONE_SEAT;
 pub use lottery::Lottery;
 pub use meter::{MAX_COMPENSATION, MAX_DEBT_QUANTA, MAX_SURPLUS_QUANTA};
 pub use mtr_ls::MtrLs;
 pub use stride::Stride;
+pub use yfq::Yfq;
 
 /// Names a client. Opaque to policies; only equality and order (to break ties) matter.
 pub type ClientKey = u64;
