@@ -149,12 +149,17 @@ fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A process that burns CPU on CPU 0 until it is dropped.
+/// A process that burns CPU until it is dropped.
 struct Hog(Child);
 
 impl Hog {
+    /// On CPU 0.
     fn new() -> Hog {
-        let burn = ["-c", "0", "sh", "-c", "while :; do :; done"];
+        Hog::on("0")
+    }
+
+    fn on(cpus: &str) -> Hog {
+        let burn = ["-c", cpus, "sh", "-c", "while :; do :; done"];
         let child = Command::new("taskset").args(burn).stdin(Stdio::null()).spawn();
         let hog = Hog(child.expect("taskset starts"));
         // It has still to be read from a slow disk.
@@ -240,6 +245,27 @@ fn cpu_time_is_shared_by_tickets_and_new_plans_are_followed_under_load() {
     }
     assert_eq!(scheduler.read_back().generation, Some(scheduler.generation));
     scheduler.gives(&ids, &[0.2, 0.8], 0.03);
+    scheduler.is_well();
+}
+
+/// Each cache has a queue of its own, and no thread is bound to either.
+#[test]
+fn several_caches_are_shared_as_one() {
+    let name = "several_caches_are_shared_as_one";
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let cpus = read("/sys/devices/system/cpu/online");
+    if read("/sys/devices/system/cpu/cpu0/cache/index3/shared_cpu_list") == cpus {
+        return eprintln!("SKIP {name}: all CPUs share one last-level cache");
+    }
+    let Some(mut turn) = shared(name) else { return };
+    let scheduler = turn.as_mut().unwrap();
+    let tickets = [5, 5, 4, 4, 3, 3];
+    let hogs = tickets.map(|_| Hog::on(cpus.trim()));
+    let (funds, ids) = fund(&hogs, &tickets);
+    scheduler.apply(funds.plan(0));
+    scheduler.gives(&ids, &tickets.map(|tickets| tickets as f64 / 24.0), 0.02);
+    let totals = scheduler.scx.totals().unwrap().expect("it is loaded");
+    assert!(totals.steals > 0, "the caches' queues went apart: {totals:?}");
     scheduler.is_well();
 }
 
