@@ -6,9 +6,9 @@
 //!    running thread that is furthest beyond its key, which then does not come first once more.
 //! 3. Values, and what clients were due, come from a [`Funding`]; use is charged when a turn ends.
 //! 4. A thread whose client owes at most [`WAKERS_DEBT_QUANTA`] runs at once when it wakes, before all who
-//!    wait; those that wake take turns. Who sleeps before its share has paid for what it used *lingers*:
-//!    its tickets count until then. What it was due beyond that is due to all; of what it had not used before, it keeps
-//!    [`SLEEPERS_CREDIT_QUANTA`] (the lottery: all).
+//!    wait; those that wake take turns. Who sleeps before its share has paid for what it used
+//!    *lingers*: its tickets count until then. What it was due beyond that is due to all; of what it
+//!    had not used before, it keeps [`SLEEPERS_CREDIT_QUANTA`] (the lottery: all).
 //! 5. No client's key is more than the horizon ahead of those that are served now. Who is served
 //!    from there owes no more than what it had to wait for; the rest is forgiven. Threads of one
 //!    client wait for each other, for at most [`CROWD_HORIZONS`] such times.
@@ -42,8 +42,7 @@ const RATE_STALE: u64 = 4;
 const CROWD_HORIZONS: u64 = 5;
 /// Rule 4.
 const SLEEPERS_CREDIT_QUANTA: u64 = 4;
-/// Rule 4. So much may a client owe; and no more than the part 1 / [`WAKERS_HORIZONS`] of the horizon may it
-/// be ahead.
+/// Rule 4: so much may a client owe, and be ahead by a [`WAKERS_HORIZONS`]-th of the horizon.
 const WAKERS_DEBT_QUANTA: u64 = 8;
 /// Rule 4.
 const WAKERS_HORIZONS: u64 = 32;
