@@ -204,6 +204,7 @@ fn describe(intent: &Intent) -> String {
         Intent::TakeBack { lender, resource } => {
             format!("client {lender} took its {resource} tickets back")
         }
+        Intent::SetMemory { kib } => format!("{kib} KiB of memory can be promised"),
         Intent::Ensure { member, .. } => format!("{} funded from base", who(member)),
         Intent::Release { client } => format!("client {client} released"),
         Intent::Nice { client, resource, amount } => {

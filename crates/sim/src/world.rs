@@ -195,6 +195,7 @@ impl World {
                 (theirs && member.process().is_none())
                     .then_some((Authority::System, Intent::Exit { member }))
             }
+            31 if dice.one_in(2) => own(Intent::SetMemory { kib: dice.below(3000) as u64 }),
             31 => {
                 let member = if dice.one_in(2) { Member::Kernel } else { Member::Rest };
                 own(Intent::Ensure { member, funding: vec![random_funding(&mut dice)] })
