@@ -410,8 +410,11 @@ impl World {
             (_, Some(process)) => Member::Process(process),
             (_, None) => self.new_process(whose.uid, gid).member,
         };
-        // As observed: nobody says whose it is but the kernel.
-        NewClient { member, uid: self.uid_of(member).unwrap_or(whose.uid), gid }
+        // As observed: nobody says whose it is but the kernel, and no process has a group that its
+        // user is not in.
+        let uid = self.uid_of(member).unwrap_or(whose.uid);
+        let groups = &self.users[uid as usize].groups;
+        NewClient { member, uid, gid: if groups.contains(&gid) { gid } else { groups[0] } }
     }
 
     fn joined_member(&self, dice: &mut Dice) -> Option<NewClient> {

@@ -1,7 +1,7 @@
 //! Who is a client and where its processes are: following plans, moving processes in and back.
 
 use super::client::{Body, Client, Group, Place, Presence};
-use super::layout::{Layout, name};
+use super::layout::{Layout, MAX_WEIGHT, Weights, name};
 use super::record::Found;
 use super::state::{State, presence_when_new};
 use super::tree::{self, Moved};
@@ -80,7 +80,9 @@ impl State {
             .filter(|client| client.has_leaf() && !client.guest)
             .map(|client| client.id)
             .collect();
-        self.layout = Some(Layout::of(&graph, |id| leaves.contains(&id)));
+        let layout = Layout::of(&[&graph], |id| leaves.contains(&id));
+        self.weights = Some(Weights::of(&layout, &graph, MAX_WEIGHT));
+        self.layout = Some(layout);
         self.graph = Some(graph);
         self.changed = true;
         self.note_neighbours();

@@ -2,7 +2,7 @@
 
 use super::CgroupRoot;
 use super::client::{Client, Presence};
-use super::layout::Layout;
+use super::layout::{Layout, Weights};
 use super::record::Record;
 use super::systemd::Manager;
 use crate::guardian::Running;
@@ -66,6 +66,7 @@ pub(super) struct State {
     pub(super) plan: Option<Plan>,
     pub(super) graph: Option<Graph>,
     pub(super) layout: Option<Layout>,
+    pub(super) weights: Option<Weights>,
     /// In order of id.
     pub(super) clients: Vec<Client>,
     /// Of the plan, but not managed, and why.
@@ -103,6 +104,7 @@ impl State {
             plan: None,
             graph: None,
             layout: None,
+            weights: None,
             clients: Vec::new(),
             beyond: Vec::new(),
             ours: BTreeMap::new(),
@@ -255,6 +257,7 @@ impl State {
         self.foreign.clear();
         self.graph = None;
         self.layout = None;
+        self.weights = None;
         let restored = self.record.restore();
         for what in restored.failed {
             tracing::error!("{what}");

@@ -39,9 +39,13 @@ impl State {
     }
 
     fn weigh_ours(&mut self) {
-        let (Some(graph), Some(layout)) = (&mut self.graph, &mut self.layout) else { return };
+        let (Some(graph), Some(layout), Some(weights)) =
+            (&mut self.graph, &self.layout, &mut self.weights)
+        else {
+            return;
+        };
         let mut failed = Vec::new();
-        for (path, weight) in layout.changes(graph) {
+        for (path, weight) in weights.changes(layout, graph) {
             let group = self.setting.top.join(path);
             let Some(set) = self.ours.get_mut(&group) else { continue };
             if std::mem::replace(set, weight) == weight {
