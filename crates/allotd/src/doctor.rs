@@ -160,8 +160,10 @@ fn sched_ext() -> Result<String, String> {
 fn cgroup_advice(why: &NoCgroup) -> &'static str {
     match why {
         NoCgroup::NoTree => "mount -t cgroup2 none /sys/fs/cgroup",
-        NoCgroup::BoundToV1 => "boot with systemd.unified_cgroup_hierarchy=1 or cgroup_no_v1=all",
-        NoCgroup::NoController(_) => "it takes a kernel with CONFIG_CGROUP_SCHED=y",
+        NoCgroup::BoundToV1(_) => {
+            "boot with systemd.unified_cgroup_hierarchy=1 or cgroup_no_v1=all"
+        }
+        NoCgroup::NoController(..) => "it takes a kernel that was built with it",
         NoCgroup::NotRoot => "start allotd as root, without --user",
         NoCgroup::ReadOnly(_) => "give the container a tree that it may write",
         NoCgroup::Occupied(_) => "move its processes into a cgroup below it first",

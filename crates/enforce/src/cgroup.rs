@@ -7,6 +7,7 @@
 
 mod client;
 mod layout;
+mod memory;
 mod placement;
 mod record;
 mod root;
@@ -15,9 +16,10 @@ mod systemd;
 mod tree;
 mod weigh;
 
+pub use memory::MemoryOptions;
 pub use record::{CgroupsRestored, restore_cgroup_leftovers};
 pub(crate) use record::{is_record, restore_from};
-pub use root::{CgroupOwner, CgroupRoot, NoCgroup, available};
+pub use root::{CgroupOwner, CgroupRoot, NoCgroup, available, available_for};
 
 use crate::guardian::Running;
 use crate::{Applied, EnforceError, Enforcer, GuardianError, Plan, Sample};
@@ -41,6 +43,10 @@ pub struct CgroupOptions {
     pub root: CgroupRoot,
     /// Time between two looks at who competes, in ns, within [`CGROUP_PERIOD_NS`].
     pub period_ns: u64,
+    /// Whether it shares out the CPU; false where something else does.
+    pub shares_cpu: bool,
+    /// How shares of memory are kept; `None`: memory is left alone.
+    pub memory: Option<MemoryOptions>,
     /// Name of our cgroup at the root of the tree; that of the guests has `-guests` after it.
     /// Whatever is in cgroups of these names is taken to be ours.
     pub name: String,
@@ -52,10 +58,11 @@ pub struct CgroupOptions {
 }
 
 impl CgroupOptions {
-    /// A look each 100 ms, in cgroups called `allot`.
+    /// Shares of the CPU alone; a look each 100 ms, in cgroups called `allot`.
     pub fn new(root: CgroupRoot, program: PathBuf, record: PathBuf) -> CgroupOptions {
         let name = "allot".to_owned();
-        CgroupOptions { root, period_ns: DEFAULT_CGROUP_PERIOD_NS, name, program, record }
+        let period_ns = DEFAULT_CGROUP_PERIOD_NS;
+        CgroupOptions { root, period_ns, shares_cpu: true, memory: None, name, program, record }
     }
 }
 
@@ -79,7 +86,8 @@ impl Cgroup {
     /// When an option is out of range, the record cannot be kept, there is no guardian, or systemd
     /// cannot be reached where it owns the tree.
     pub fn start(options: CgroupOptions) -> Result<Cgroup, EnforceError> {
-        let CgroupOptions { root, period_ns, name, program, record: path } = options;
+        let CgroupOptions { root, period_ns, shares_cpu, memory, name, program, record: path } =
+            options;
         if !CGROUP_PERIOD_NS.contains(&period_ns) {
             return Err(EnforceError::PeriodOutOfRange(period_ns));
         }
@@ -99,7 +107,9 @@ impl Cgroup {
         let [top, guests] = names.map(|name| root.mount.join(name));
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let period = Duration::from_nanos(period_ns);
-        let setting = Setting { root: root.clone(), top, guests, period, seats: cpus, program };
+        let seats = cpus;
+        let setting =
+            Setting { root: root.clone(), top, guests, period, shares_cpu, memory, seats, program };
         let (sender, orders) = mpsc::channel();
         let manager = match root.owner {
             CgroupOwner::Nobody => None,

@@ -134,20 +134,6 @@ impl Layout {
     pub fn path(&self, id: CurrencyId) -> Option<&Path> {
         self.by_id.get(&id).map(|index| self.places[*index].path.as_path())
     }
-
-    /// What each place has, when a client has this; inner ones have the sum of what is below them.
-    pub fn sums(&self, of_client: impl Fn(CurrencyId) -> u64) -> Vec<(&Path, u64)> {
-        let mut sums = vec![0u64; self.places.len()];
-        for (index, place) in self.places.iter().enumerate().rev() {
-            if place.client {
-                sums[index] = of_client(place.id);
-            }
-            if let Some(parent) = place.parent {
-                sums[parent] = sums[parent].saturating_add(sums[index]);
-            }
-        }
-        self.places.iter().map(|place| place.path.as_path()).zip(sums).collect()
-    }
 }
 
 impl Weights {

@@ -3,6 +3,7 @@
 use super::CgroupRoot;
 use super::client::{Client, Presence};
 use super::layout::{Layout, Weights};
+use super::memory::{MemoryOptions, MemoryShares};
 use super::record::Record;
 use super::systemd::Manager;
 use crate::guardian::Running;
@@ -36,6 +37,9 @@ pub(super) struct Setting {
     /// Folder of the cgroup that holds those of the guests.
     pub guests: PathBuf,
     pub period: Duration,
+    /// Whether the CPU is shared out here.
+    pub shares_cpu: bool,
+    pub memory: Option<MemoryOptions>,
     pub seats: usize,
     pub program: PathBuf,
 }
@@ -67,6 +71,10 @@ pub(super) struct State {
     pub(super) graph: Option<Graph>,
     pub(super) layout: Option<Layout>,
     pub(super) weights: Option<Weights>,
+    /// Shares of memory, once a plan has some.
+    pub(super) memory: Option<MemoryShares>,
+    /// Some controllers are not on in our cgroups yet.
+    pub(super) new_controllers: bool,
     /// In order of id.
     pub(super) clients: Vec<Client>,
     /// Of the plan, but not managed, and why.
@@ -105,6 +113,8 @@ impl State {
             graph: None,
             layout: None,
             weights: None,
+            memory: None,
+            new_controllers: false,
             clients: Vec::new(),
             beyond: Vec::new(),
             ours: BTreeMap::new(),
@@ -170,10 +180,26 @@ impl State {
     fn follow(&mut self) {
         let now = now_ns();
         self.integrate(now);
+        self.plan_memory(now);
         self.place_all(now);
-        self.look(now);
-        self.revalue();
-        self.weigh(now);
+        self.share(now);
+    }
+
+    /// Brings all that is set up to date with who competes.
+    fn share(&mut self, now: u64) {
+        if self.setting.shares_cpu {
+            self.look(now);
+            self.revalue();
+            self.weigh(now);
+        }
+        self.keep_memory(now);
+    }
+
+    /// The controllers that our cgroups need.
+    pub(super) fn controllers(&self) -> Vec<&'static str> {
+        let cpu = self.setting.shares_cpu.then_some("cpu");
+        let memory = self.memory.is_some().then_some("memory");
+        cpu.into_iter().chain(memory).collect()
     }
 
     fn tick(&mut self) {
@@ -184,12 +210,10 @@ impl State {
             return;
         }
         self.integrate(now);
-        self.look(now);
         self.looks = self.looks.wrapping_add(1);
         let index = self.looks % self.clients.len();
         self.check(index);
-        self.revalue();
-        self.weigh(now);
+        self.share(now);
     }
 
     fn integrate(&mut self, now: u64) {
@@ -258,6 +282,7 @@ impl State {
         self.graph = None;
         self.layout = None;
         self.weights = None;
+        self.memory = None;
         let restored = self.record.restore();
         for what in restored.failed {
             tracing::error!("{what}");

@@ -1,4 +1,4 @@
-//! What we ask systemd over D-Bus: the CPUWeight of its units.
+//! What we ask systemd over D-Bus: weights and shares of its units.
 //!
 //! Set for this boot only (`runtime`). systemd keeps such a setting in /run, also when the unit is
 //! started anew, until it is set back.
@@ -11,7 +11,7 @@ const SERVICE: &str = "org.freedesktop.systemd1";
 const PATH: &str = "/org/freedesktop/systemd1";
 const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 
-/// The CPUWeight of a unit that has none of its own.
+/// A weight of a unit that has none of its own.
 pub(super) const UNSET: u64 = u64::MAX;
 
 /// Why systemd did not do as it was asked.
@@ -53,17 +53,17 @@ impl Manager {
         Ok(answer.body().deserialize()?)
     }
 
-    /// The CPUWeight of a unit; [`UNSET`] for none of its own.
-    pub fn cpu_weight(&self, unit: &str) -> Result<u64, BusError> {
+    /// A setting of a unit that is a number; [`UNSET`] for a weight of which it has none.
+    pub fn get(&self, unit: &str, property: &str) -> Result<u64, BusError> {
         let answer = self.call(PATH, MANAGER, "GetUnit", &(unit,))?;
         let path: OwnedObjectPath = answer.body().deserialize()?;
-        let weight = self.property(path.as_str(), &interface_of(unit), "CPUWeight")?;
-        Ok(u64::try_from(weight).map_err(zbus::Error::from)?)
+        let value = self.property(path.as_str(), &interface_of(unit), property)?;
+        Ok(u64::try_from(value).map_err(zbus::Error::from)?)
     }
 
     /// Sets it, for this boot.
-    pub fn set_cpu_weight(&self, unit: &str, weight: u64) -> Result<(), BusError> {
-        let properties = [("CPUWeight", Value::from(weight))];
+    pub fn set(&self, unit: &str, property: &str, value: u64) -> Result<(), BusError> {
+        let properties = [(property, Value::from(value))];
         let body = (unit, true, &properties[..]);
         self.call(PATH, MANAGER, "SetUnitProperties", &body)?;
         Ok(())
