@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 mod funds;
 
 mod cgroup;
+mod reader;
 
 fn main() {
     // Its children inherit the name, so a test finds them all.
@@ -31,6 +32,7 @@ fn main() {
         },
         "crowd" => crowd(number(1), number(2), Duration::from_secs(number(3))),
         "fork" => fork_for_ever(),
+        "read-disk" => reader::read_for_ever(&arguments[1], number(2), number(3)),
         "enforce-cgroup" => cgroup::enforce_until_told(&arguments[1..]),
         "enforce" => enforce_until_told(&arguments[1..]),
         other => panic!("no such act: {other}"),

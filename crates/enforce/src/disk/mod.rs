@@ -1,0 +1,30 @@
+//! Disks: what carries a device's requests, and how it is brought to serve cgroups by their weights.
+//!
+//! - [`look`] says what a device is and what the kernel offers for it ([`DiskFacts`]).
+//! - [`Way::choose`] picks how its weights are enforced, or says why they cannot be ([`NoWay`]).
+//! - [`prepare`] sets it up so that the ratio of weights is the ratio served. Everything that it
+//!   changes is noted before ([`FoundDisk`], through [`Notes`]) and given back from that note.
+//! - [`Way::weigh`] and its like say what to write for a cgroup; whoever owns the cgroups writes it.
+//! - [`read_usage`] reads what a cgroup did.
+//!
+//! See docs/disk.md.
+
+mod filesystem;
+mod found;
+mod iocost;
+mod look;
+mod place;
+mod prepare;
+mod usage;
+mod way;
+mod weight;
+
+pub use filesystem::{CgroupWriteback, FileSystem};
+pub use found::{FoundDisk, GivenBack, Notes};
+pub use iocost::{DeviceNumber, Model, NoDeviceNumber, Quality, Speed};
+pub use look::{BfqOffer, DiskFacts, NoDisk, Scheduler, look, look_in};
+pub use place::Places;
+pub use prepare::{PrepareError, PreparedDisk, prepare};
+pub use usage::{DiskUsage, read_usage, usage};
+pub use way::{NoWay, Way, WhyNoIocost};
+pub use weight::{LIMIT_FILE, Limits, Order};
