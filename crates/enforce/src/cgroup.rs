@@ -6,6 +6,7 @@
 //! See docs/cgroup.md for what that can and cannot do.
 
 mod client;
+mod disks;
 mod layout;
 mod memory;
 mod placement;
@@ -16,6 +17,7 @@ mod systemd;
 mod tree;
 mod weigh;
 
+pub use disks::DiskOptions;
 pub use memory::MemoryOptions;
 pub use record::{CgroupsRestored, restore_cgroup_leftovers};
 pub(crate) use record::{is_record, restore_from};
@@ -47,6 +49,8 @@ pub struct CgroupOptions {
     pub shares_cpu: bool,
     /// How shares of memory are kept; `None`: memory is left alone.
     pub memory: Option<MemoryOptions>,
+    /// How shares of disks are kept; `None`: disks are left alone.
+    pub disks: Option<DiskOptions>,
     /// Name of our cgroup at the root of the tree; that of the guests has `-guests` after it.
     /// Whatever is in cgroups of these names is taken to be ours.
     pub name: String,
@@ -62,7 +66,16 @@ impl CgroupOptions {
     pub fn new(root: CgroupRoot, program: PathBuf, record: PathBuf) -> CgroupOptions {
         let name = "allot".to_owned();
         let period_ns = DEFAULT_CGROUP_PERIOD_NS;
-        CgroupOptions { root, period_ns, shares_cpu: true, memory: None, name, program, record }
+        CgroupOptions {
+            root,
+            period_ns,
+            shares_cpu: true,
+            memory: None,
+            disks: None,
+            name,
+            program,
+            record,
+        }
     }
 }
 
@@ -86,8 +99,16 @@ impl Cgroup {
     /// When an option is out of range, the record cannot be kept, there is no guardian, or systemd
     /// cannot be reached where it owns the tree.
     pub fn start(options: CgroupOptions) -> Result<Cgroup, EnforceError> {
-        let CgroupOptions { root, period_ns, shares_cpu, memory, name, program, record: path } =
-            options;
+        let CgroupOptions {
+            root,
+            period_ns,
+            shares_cpu,
+            memory,
+            disks,
+            name,
+            program,
+            record: path,
+        } = options;
         if !CGROUP_PERIOD_NS.contains(&period_ns) {
             return Err(EnforceError::PeriodOutOfRange(period_ns));
         }
@@ -108,8 +129,17 @@ impl Cgroup {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let period = Duration::from_nanos(period_ns);
         let seats = cpus;
-        let setting =
-            Setting { root: root.clone(), top, guests, period, shares_cpu, memory, seats, program };
+        let setting = Setting {
+            root: root.clone(),
+            top,
+            guests,
+            period,
+            shares_cpu,
+            memory,
+            disks,
+            seats,
+            program,
+        };
         let (sender, orders) = mpsc::channel();
         let manager = match root.owner {
             CgroupOwner::Nobody => None,

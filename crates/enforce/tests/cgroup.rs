@@ -5,14 +5,12 @@
 mod common;
 
 use allot_enforce::{Applied, Cgroup, ClientState, Enforcer, Plan, Sample};
-use common::cgroups::{Lab, groups, place_of, read, write};
-use common::{ACTOR, Prey, eventually, funds::Funds, named, state_of};
+use common::cgroups::{Enforcing, Lab, groups, kill, place_of, read, write};
+use common::{Prey, eventually, funds::Funds, named, state_of};
 use ledger::{BASE, Class, CurrencyId, Member};
 use std::collections::BTreeMap;
-use std::io::BufRead;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// How far a share may be off, as a part of the CPU, where all hogs are on one CPU. The kernel
@@ -406,36 +404,6 @@ fn many_clients_come_and_go() {
     follow(&mut enforcer, Funds::new().plan(2));
     assert!(groups(&lab.top()).is_empty());
     lab_is_empty_after(&lab, enforcer);
-}
-
-/// A process that enforces, and its guardian.
-struct Enforcing {
-    child: Child,
-    guardian: u32,
-}
-
-impl Enforcing {
-    fn start(lab: &Lab, prey: &[&Prey]) -> Enforcing {
-        let mut command = Command::new(ACTOR);
-        command.arg("enforce-cgroup").arg(&lab.name).arg(lab.record());
-        command.args(prey.iter().map(|prey| prey.pid().to_string()));
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("the actor runs");
-        let mut line = String::new();
-        let out = child.stdout.as_mut().expect("piped");
-        std::io::BufReader::new(out).read_line(&mut line).expect("it answers");
-        Enforcing { child, guardian: line.trim().parse().expect("the guardian's pid") }
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().expect("it is our child");
-        self.child.wait().expect("it is our child");
-    }
-}
-
-fn kill(pid: u32) {
-    let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it lives");
 }
 
 #[test]

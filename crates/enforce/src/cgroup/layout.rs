@@ -278,7 +278,7 @@ fn now_or_when_awake(pairs: &[(u64, u64)]) -> Vec<u64> {
 }
 
 /// Rule 4.
-fn scaled(raw: &[u64], most: u32) -> Vec<u32> {
+pub(super) fn scaled(raw: &[u64], most: u32) -> Vec<u32> {
     let greatest = u128::from(raw.iter().copied().max().unwrap_or(0).max(1));
     raw.iter()
         .map(|value| {

@@ -9,6 +9,7 @@
 //! 3. Who has been idle for long ([`policy::idle`]) has neither, and its tickets count for nobody.
 //! 4. A share is no limit: nothing is taken from anybody while there is enough.
 
+use super::disks::below;
 use super::state::State;
 use super::weigh::cgroups_of;
 use super::{CgroupOwner, systemd, tree};
@@ -229,11 +230,6 @@ impl State {
             self.tell(Drift { process: None, what });
         }
     }
-}
-
-/// A folder of the tree as a cgroup's path.
-fn below(mount: &Path, folder: &Path) -> String {
-    format!("/{}", folder.strip_prefix(mount).unwrap_or(folder).display())
 }
 
 /// Whole pages, at least as many bytes.

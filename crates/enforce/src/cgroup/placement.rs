@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use valuation::Graph;
 
 /// The controllers that we use.
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "io"];
@@ -86,13 +87,20 @@ impl State {
             .collect();
         // Shares of memory are amounts: they hold in any tree.
         let cpu = self.setting.shares_cpu.then_some(&graph);
-        let layout = Layout::of(&[cpu.unwrap_or(&graph)], |id| leaves.contains(&id));
+        let disks = self.disks.iter().map(|disk| &disk.graph);
+        let mut deciding: Vec<&Graph> = cpu.into_iter().chain(disks).collect();
+        if deciding.is_empty() {
+            deciding.push(&graph);
+        }
+        let layout = Layout::of(&deciding, |id| leaves.contains(&id));
         if self.setting.shares_cpu {
             self.weights = Some(Weights::of(&layout, &graph, MAX_WEIGHT));
             self.graph = Some(graph);
             self.changed = true;
         }
+        self.lay_out_disks(&layout);
         self.layout = Some(layout);
+        self.weigh_before_moving();
         self.note_neighbours();
         for index in 0..self.clients.len() {
             self.settle(index);
@@ -255,6 +263,23 @@ impl State {
             return Some(self.setting.guests.join(name(client.id)));
         }
         Some(self.setting.top.join(self.layout.as_ref()?.path(client.id)?))
+    }
+
+    /// Makes all cgroups and gives them their weights on disks, before anybody is there: BFQ has who
+    /// is at work while its weight changes wait for seconds.
+    fn weigh_before_moving(&mut self) {
+        if self.disks.is_empty() {
+            return;
+        }
+        let leaves: Vec<PathBuf> =
+            self.clients.iter().filter_map(|client| self.leaf_of(client)).collect();
+        for leaf in leaves {
+            // Where that fails, it is said when somebody is to be moved there.
+            let _ = self.make_leaf(&leaf);
+        }
+        for index in 0..self.disks.len() {
+            self.set_weights(index);
+        }
     }
 
     /// Brings a client's processes into its own cgroup.

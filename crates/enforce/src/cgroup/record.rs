@@ -6,6 +6,7 @@
 
 use super::systemd::Manager;
 use super::{CgroupOwner, CgroupRoot, tree};
+use crate::disk::FoundDisk;
 use crate::registry;
 use ledger::ProcessIdentity;
 use observe::ProcessHandle;
@@ -49,6 +50,15 @@ pub(super) enum Found {
         /// What it was; the greatest number for none.
         value: u64,
     },
+    /// The weights of a unit of systemd on single devices.
+    UnitDisks {
+        /// Its name.
+        unit: String,
+        /// Devices, as they were named, with their weights.
+        weights: Vec<(String, u64)>,
+    },
+    /// A disk's scheduler and settings.
+    Disk(FoundDisk),
     /// What a file of the kernel said.
     Setting {
         /// Which.
@@ -124,12 +134,16 @@ impl Record {
 
     /// Notes how something is before it is changed for the first time.
     pub fn note(&mut self, found: &Found) -> io::Result<()> {
-        let key = found.key();
-        if !self.known.contains(&key) {
-            self.file.seek(SeekFrom::End(0))?;
-            put_line(&mut self.file, found)?;
-            self.known.insert(key);
+        if !self.known.contains(&found.key()) {
+            self.append(found)?;
         }
+        Ok(())
+    }
+
+    fn append(&mut self, found: &Found) -> io::Result<()> {
+        self.file.seek(SeekFrom::End(0))?;
+        put_line(&mut self.file, found)?;
+        self.known.insert(found.key());
         Ok(())
     }
 
@@ -147,11 +161,20 @@ impl Record {
     }
 }
 
+impl crate::disk::Notes for Record {
+    fn note_disk(&mut self, found: &FoundDisk) -> io::Result<()> {
+        // Each time that it is prepared it is found anew: it was given back in between.
+        self.append(&Found::Disk(found.clone()))
+    }
+}
+
 impl Found {
     fn key(&self) -> String {
         match self {
             Found::Weight { cgroup, .. } => Found::weight_key(cgroup),
             Found::Unit { unit, property, .. } => Found::unit_key(unit, property),
+            Found::UnitDisks { unit, .. } => Found::unit_disks_key(unit),
+            Found::Disk(disk) => format!("disk {}", disk.name),
             Found::Setting { path, .. } => Found::setting_key(path),
             Found::NoController { cgroup, controller } => {
                 format!("controller {controller} {cgroup}")
@@ -166,6 +189,10 @@ impl Found {
 
     pub fn unit_key(unit: &str, property: &str) -> String {
         format!("unit {unit} {property}")
+    }
+
+    pub fn unit_disks_key(unit: &str) -> String {
+        format!("unit disks {unit}")
     }
 
     pub fn setting_key(path: &Path) -> String {
@@ -273,7 +300,23 @@ pub(crate) fn restore_from(file: &mut File) -> CgroupsRestored {
                 },
                 None => Ok(0),
             },
-            Found::Setting { path, text } => match std::fs::write(path, text) {
+            Found::UnitDisks { unit, weights } => match &systemd {
+                Some(manager) => match manager.restore_disk_weights(unit, weights) {
+                    Ok(()) => Ok(1),
+                    Err(error) if error.is_gone() => Ok(0),
+                    Err(error) => Err(format!("weights of {unit} stay changed: {error}")),
+                },
+                None => Ok(0),
+            },
+            Found::Disk(disk) => {
+                let given = disk.give_back();
+                for what in given.left {
+                    tracing::warn!("{what}");
+                }
+                restored.failed.extend(given.failed);
+                Ok(given.restored)
+            }
+            Found::Setting { path, text } => match write_setting(path, text) {
                 Err(error) if !is_gone(&error) => {
                     Err(format!("{} stays changed: {error}", path.display()))
                 }
@@ -296,6 +339,11 @@ pub(crate) fn restore_from(file: &mut File) -> CgroupsRestored {
 fn is_ours(header: &Header, path: &str) -> bool {
     let top = path.trim_start_matches('/').split('/').next();
     header.ours.iter().any(|name| Some(name.as_str()) == top)
+}
+
+fn write_setting(path: &Path, text: &str) -> io::Result<()> {
+    // Never created: what is not there is gone.
+    File::options().write(true).open(path)?.write_all(text.as_bytes())
 }
 
 /// A device or a cgroup that has vanished takes what was set with it.

@@ -2,6 +2,7 @@
 
 use super::CgroupRoot;
 use super::client::{Client, Presence};
+use super::disks::{DiskOptions, DiskShares};
 use super::layout::{Layout, Weights};
 use super::memory::{MemoryOptions, MemoryShares};
 use super::record::Record;
@@ -40,6 +41,7 @@ pub(super) struct Setting {
     /// Whether the CPU is shared out here.
     pub shares_cpu: bool,
     pub memory: Option<MemoryOptions>,
+    pub disks: Option<DiskOptions>,
     pub seats: usize,
     pub program: PathBuf,
 }
@@ -73,6 +75,10 @@ pub(super) struct State {
     pub(super) weights: Option<Weights>,
     /// Shares of memory, once a plan has some.
     pub(super) memory: Option<MemoryShares>,
+    /// Shares of disks, in order of name.
+    pub(super) disks: Vec<DiskShares>,
+    /// Some disk has been shared since the last revert.
+    pub(super) shares_disks: bool,
     /// Some controllers are not on in our cgroups yet.
     pub(super) new_controllers: bool,
     /// In order of id.
@@ -114,6 +120,8 @@ impl State {
             layout: None,
             weights: None,
             memory: None,
+            disks: Vec::new(),
+            shares_disks: false,
             new_controllers: false,
             clients: Vec::new(),
             beyond: Vec::new(),
@@ -181,6 +189,7 @@ impl State {
         let now = now_ns();
         self.integrate(now);
         self.plan_memory(now);
+        self.plan_disks(now);
         self.place_all(now);
         self.share(now);
     }
@@ -193,13 +202,15 @@ impl State {
             self.weigh(now);
         }
         self.keep_memory(now);
+        self.weigh_disks(now);
     }
 
     /// The controllers that our cgroups need.
     pub(super) fn controllers(&self) -> Vec<&'static str> {
         let cpu = self.setting.shares_cpu.then_some("cpu");
         let memory = self.memory.is_some().then_some("memory");
-        cpu.into_iter().chain(memory).collect()
+        let disks = self.shares_disks.then_some("io");
+        cpu.into_iter().chain(memory).chain(disks).collect()
     }
 
     fn tick(&mut self) {
@@ -283,6 +294,7 @@ impl State {
         self.layout = None;
         self.weights = None;
         self.memory = None;
+        self.revert_disks();
         let restored = self.record.restore();
         for what in restored.failed {
             tracing::error!("{what}");

@@ -14,6 +14,9 @@ const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 /// A weight of a unit that has none of its own.
 pub(super) const UNSET: u64 = u64::MAX;
 
+/// Weights on single devices, as systemd calls them.
+const DISK_WEIGHTS: &str = "IODeviceWeight";
+
 /// Why systemd did not do as it was asked.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
@@ -67,6 +70,32 @@ impl Manager {
         let body = (unit, true, &properties[..]);
         self.call(PATH, MANAGER, "SetUnitProperties", &body)?;
         Ok(())
+    }
+
+    /// The weights of a unit on single devices, as they were named.
+    pub fn disk_weights(&self, unit: &str) -> Result<Vec<(String, u64)>, BusError> {
+        let answer = self.call(PATH, MANAGER, "GetUnit", &(unit,))?;
+        let path: OwnedObjectPath = answer.body().deserialize()?;
+        let weights = self.property(path.as_str(), &interface_of(unit), DISK_WEIGHTS)?;
+        Ok(weights.try_into().map_err(zbus::Error::from)?)
+    }
+
+    /// Sets weights of a unit on these devices, for this boot; without any, takes all of them away.
+    pub fn set_disk_weights(&self, unit: &str, weights: &[(String, u64)]) -> Result<(), BusError> {
+        let properties = [(DISK_WEIGHTS, Value::from(weights.to_vec()))];
+        let body = (unit, true, &properties[..]);
+        self.call(PATH, MANAGER, "SetUnitProperties", &body)?;
+        Ok(())
+    }
+
+    /// Brings them back to what they were: systemd adds to what there is, so that goes first.
+    pub fn restore_disk_weights(
+        &self,
+        unit: &str,
+        weights: &[(String, u64)],
+    ) -> Result<(), BusError> {
+        self.set_disk_weights(unit, &[])?;
+        if weights.is_empty() { Ok(()) } else { self.set_disk_weights(unit, weights) }
     }
 
     fn call<B: serde::Serialize + DynamicType + Sync>(

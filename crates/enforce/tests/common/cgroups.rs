@@ -1,9 +1,11 @@
 //! A cgroup v2 tree that nobody owns, for tests that change it. One test at a time.
 
-use super::ACTOR;
+use super::{ACTOR, Prey};
 use allot_enforce::cgroup::{CgroupOwner, available};
 use allot_enforce::{Cgroup, CgroupOptions};
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A machine to test on, and what was there before.
@@ -98,4 +100,40 @@ pub fn place_of(pid: u32) -> String {
     let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("0::"));
     line.unwrap_or_default().to_owned()
+}
+
+/// A process that enforces, and its guardian.
+pub struct Enforcing {
+    pub child: Child,
+    pub guardian: u32,
+}
+
+impl Enforcing {
+    pub fn start(lab: &Lab, prey: &[&Prey]) -> Enforcing {
+        Enforcing::start_with(lab, prey, |_| {})
+    }
+
+    /// The same, after changes to how it is started.
+    pub fn start_with(lab: &Lab, prey: &[&Prey], prepare: impl FnOnce(&mut Command)) -> Enforcing {
+        let mut command = Command::new(ACTOR);
+        command.arg("enforce-cgroup").arg(&lab.name).arg(lab.record());
+        command.args(prey.iter().map(|prey| prey.pid().to_string()));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        prepare(&mut command);
+        let mut child = command.spawn().expect("the actor runs");
+        let mut line = String::new();
+        let out = child.stdout.as_mut().expect("piped");
+        std::io::BufReader::new(out).read_line(&mut line).expect("it answers");
+        Enforcing { child, guardian: line.trim().parse().expect("the guardian's pid") }
+    }
+
+    pub fn kill(&mut self) {
+        self.child.kill().expect("it is our child");
+        self.child.wait().expect("it is our child");
+    }
+}
+
+pub fn kill(pid: u32) {
+    let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it lives");
 }
