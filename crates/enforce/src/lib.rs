@@ -3,6 +3,7 @@
 //! - [`Enforcer`]: what every one of them can do.
 //! - [`UserLevel`]: a lottery over real processes, for any Linux machine.
 //! - [`Cgroup`]: weights of cgroups, where the kernel takes no scheduler of ours.
+//! - [`memory`]: who loses memory when there is too little.
 //! - [`Guardian`]: gives every process back what it had when the one who touched it dies.
 
 pub mod cgroup;
@@ -10,6 +11,7 @@ mod enforcer;
 mod error;
 mod guardian;
 mod hold;
+pub mod memory;
 mod plan;
 mod registry;
 mod restore;
