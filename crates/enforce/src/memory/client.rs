@@ -106,11 +106,9 @@ impl Client {
     }
 
     /// Takes so many bytes. Answers how many it lost, at least; 0 also when it is gone or the kernel refused.
-    pub fn take(&self, bytes: u64, has_swap: bool) -> u64 {
-        let taken = self.ask(
-            |group| take_from_group(group, bytes),
-            |processes| processes.take(bytes, has_swap),
-        );
+    pub fn take(&self, bytes: u64) -> u64 {
+        let taken =
+            self.ask(|group| take_from_group(group, bytes), |processes| processes.take(bytes));
         let Some(taken) = taken else { return 0 };
         self.account.draws.fetch_add(1, Ordering::Relaxed);
         self.account.taken_bytes.fetch_add(taken, Ordering::Relaxed);

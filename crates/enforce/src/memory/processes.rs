@@ -85,7 +85,8 @@ impl Processes {
     ///
     /// # Errors
     /// When nothing was taken, and the kernel refused.
-    pub fn take(&self, bytes: u64, has_swap: bool) -> io::Result<u64> {
+    pub fn take(&self, bytes: u64) -> io::Result<u64> {
+        let has_swap = has_free_swap();
         let mut hands = self.hands.lock().unwrap_or_else(PoisonError::into_inner);
         let mut wanted = bytes / self.page_bytes;
         let (mut taken, mut refused) = (0, None);
@@ -235,7 +236,7 @@ pub(super) fn advice_works() -> io::Result<()> {
 }
 
 /// Whether anonymous memory has anywhere to go.
-pub(super) fn has_free_swap() -> bool {
+fn has_free_swap() -> bool {
     std::fs::read_to_string("/proc/meminfo").is_ok_and(|text| parse_free_swap(&text) > 0)
 }
 

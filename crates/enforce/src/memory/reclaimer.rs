@@ -1,8 +1,8 @@
 //! The reclaimer: when it looks, and what it does.
 //!
 //! 1. **It sleeps** until pressure wakes it ([`pressure`](super::pressure)); once a second it looks at the cgroups'
-//!    room besides, since losses can be many and cost too little time to be pressure; ten times a second where the
-//!    kernel has no PSI.
+//!    room besides, since losses can be many and cost too little time to be pressure. Where the kernel has no PSI, ten
+//!    times a second.
 //! 2. **Rounds**: while something is lacking ([`room`](super::room)), and until nothing was for a while, a round a
 //!    period. In a round the policy chooses who loses, that one is asked for a draw's worth
 //!    ([`size`](super::size)), and so on until what was lacking is made up for, or the period is over.

@@ -10,8 +10,9 @@
 //!    it takes up to 64 more than it is asked for. So who has a guarantee is left alone until it holds that much
 //!    more than its guarantee: only then is no page of the guarantee touched. CPUs beyond 16 do not count: a client
 //!    is rarely charged on more at once, and what is ahead there is the count alone.
-//! 4. **Backing off**. From whom nothing could be taken, nothing is asked for 20 ms, then for twice as long each time,
-//!    up to 2 s, until something could be; where there was nobody to ask, up to 160 ms, since others may come.
+//! 4. **Backing off**. From whom less could be taken than was asked for (then the kernel has tried 16 times), nothing
+//!    is asked for 20 ms, then for twice as long each time, up to 2 s, until all could be; where nothing could be
+//!    taken from anybody, up to 160 ms, since others may come.
 //! 5. **Average** of refaults: exponential, with a time constant of 2 s.
 
 /// What [`draw_bytes`] takes at least and at most, where the excess allows it.

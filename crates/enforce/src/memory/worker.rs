@@ -1,8 +1,7 @@
 //! The reclaimer's thread. Its rules stand in [`reclaimer`](super::reclaimer).
 
 use super::client::{Client, Known, lock};
-use super::pressure::Pressure;
-use super::processes::has_free_swap;
+use super::pressure::{Pressure, Stalls};
 use super::reclaimer::Shared;
 use super::room::Room;
 use super::size::{Backoff, CLIENT_NS, NOBODY_NS, draw_bytes};
@@ -30,6 +29,8 @@ pub(super) struct Worker {
     page_bytes: u64,
     room: Room,
     pressure: Option<Pressure>,
+    /// In place of a trigger.
+    stalls: Stalls,
     shared: Arc<Shared>,
     clients: Arc<Vec<Client>>,
     /// By key.
@@ -65,6 +66,7 @@ impl Worker {
             page_bytes,
             room,
             pressure,
+            stalls: Stalls::default(),
             shared,
             clients: Arc::new(Vec::new()),
             known: BTreeMap::new(),
@@ -81,6 +83,9 @@ impl Worker {
     pub fn run(mut self) {
         while !self.shared.quit.load(Ordering::Acquire) {
             let begin_ns = now_ns();
+            if self.pressure.is_none() && self.stalls.rose() {
+                self.pressed(begin_ns);
+            }
             self.follow();
             self.round(begin_ns);
             let pause_ns = if self.is_working(begin_ns) {
@@ -118,9 +123,13 @@ impl Worker {
             // The cgroup at the top is gone; there is still the machine.
             self.pressure = Pressure::watch(None).ok();
         } else if flags.contains(PollFlags::PRI) {
-            self.pressed_ns = Some(now_ns());
-            lock(&self.shared.totals).woken += 1;
+            self.pressed(now_ns());
         }
+    }
+
+    fn pressed(&mut self, now_ns: u64) {
+        self.pressed_ns = Some(now_ns);
+        lock(&self.shared.totals).woken += 1;
     }
 
     /// The newest list of clients.
@@ -147,9 +156,8 @@ impl Worker {
         if lacking_bytes > 0 && !self.nobody.waits(begin_ns) {
             self.look(begin_ns);
             self.list_holders(begin_ns);
-            let has_swap = has_free_swap();
             while let Some(chosen) = self.policy.choose(&self.holders) {
-                let taken = self.draw(chosen, lacking_bytes, has_swap);
+                let taken = self.draw(chosen, lacking_bytes);
                 draws += 1;
                 taken_bytes += taken;
                 lacking_bytes = lacking_bytes.saturating_sub(taken);
@@ -175,18 +183,18 @@ impl Worker {
     }
 
     /// Asks one for a draw's worth. Answers what was taken, in bytes.
-    fn draw(&mut self, chosen: usize, lacking_bytes: u64, has_swap: bool) -> u64 {
+    fn draw(&mut self, chosen: usize, lacking_bytes: u64) -> u64 {
         let holder = &mut self.holders[chosen];
         let client = &self.clients[self.places[chosen]];
         let known = self.known.entry(client.planned.key).or_default();
         let bytes = draw_bytes(lacking_bytes, holder.excess_bytes(), self.page_bytes);
-        let taken = if bytes > 0 { client.take(bytes, has_swap) } else { 0 };
-        if taken > 0 {
+        let taken = if bytes > 0 { client.take(bytes) } else { 0 };
+        known.held_bytes = client.held_bytes().unwrap_or(0);
+        if taken >= bytes.max(1) {
             known.backoff.worked();
-            known.held_bytes = client.held_bytes().unwrap_or(0);
             holder.held_bytes = known.held_bytes;
         } else {
-            // It stays as long as this list does, but nobody can choose it.
+            // To ask for the rest would take long and bring little. It stays in the list, but nobody can choose it.
             known.backoff.failed(now_ns(), CLIENT_NS);
             holder.held_bytes = 0;
         }
