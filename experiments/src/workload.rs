@@ -3,7 +3,7 @@
 use crate::cpus::pin_to;
 use crate::orders::{Orders, Work};
 use crate::page::Page;
-use crate::{loads, locks, players};
+use crate::{loads, locks, paging, players};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::ffi::{CString, OsString};
@@ -107,6 +107,7 @@ fn prepared(work: &Work) -> io::Result<Begin> {
         Work::Play { player, notes } => players::prepare(player, &notes)?,
         Work::Hold(lock) => locks::prepare_hold(lock)?,
         Work::Wait { lock, holder, notes } => locks::prepare_wait(lock, holder, &notes)?,
+        load @ (Work::ReadAtRandom { .. } | Work::Allocate { .. }) => paging::prepare(&load)?,
         load => loads::prepare(&load)?,
     })
 }
