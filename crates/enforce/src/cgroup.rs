@@ -18,13 +18,15 @@ mod tree;
 mod weigh;
 
 pub use disks::DiskOptions;
-pub use memory::MemoryOptions;
+pub use memory::{MemoryOptions, ReclaimPolicy};
 pub use record::{CgroupsRestored, restore_cgroup_leftovers};
 pub(crate) use record::{is_record, restore_from};
 pub use root::{CgroupOwner, CgroupRoot, NoCgroup, available, available_for};
 
 use crate::guardian::Running;
+use crate::memory::MemorySample;
 use crate::{Applied, EnforceError, Enforcer, GuardianError, Plan, Sample};
+use ledger::Resource;
 use record::Record;
 use state::{Command, Setting, State};
 use std::ops::RangeInclusive;
@@ -77,6 +79,17 @@ impl CgroupOptions {
             record,
         }
     }
+}
+
+/// How tickets of a resource besides the CPU are enforced, or why they are not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherResource {
+    /// Which.
+    pub resource: Resource,
+    /// By what; `None`: by nothing.
+    pub enforcer: Option<&'static str>,
+    /// In words.
+    pub why: String,
 }
 
 /// The enforcer. Dropping it puts every process back where it was found, and every weight back to
@@ -174,6 +187,22 @@ impl Cgroup {
     /// What an earlier one had left and was given back at the start.
     pub fn leftovers(&self) -> &CgroupsRestored {
         &self.leftovers
+    }
+
+    /// How memory and disks are enforced that anybody has tickets of.
+    ///
+    /// # Errors
+    /// When the enforcer has ended.
+    pub fn others(&self) -> Result<Vec<OtherResource>, EnforceError> {
+        self.ask(Command::Others)
+    }
+
+    /// What everybody holds of memory; nothing while no policy chooses who loses some.
+    ///
+    /// # Errors
+    /// When the enforcer has ended.
+    pub fn memory(&self) -> Result<Vec<MemorySample>, EnforceError> {
+        self.ask(Command::Memory)
     }
 
     fn ask<T>(&self, command: impl FnOnce(mpsc::Sender<T>) -> Command) -> Result<T, EnforceError> {

@@ -62,7 +62,7 @@ pub(super) struct DiskShares {
 /// Whether a disk's weights are enforced.
 #[derive(Debug)]
 enum Hold {
-    Prepared(PreparedDisk),
+    Prepared(Box<PreparedDisk>),
     Refused { why: String, retry_ns: u64 },
 }
 
@@ -171,7 +171,7 @@ impl State {
         let hold = match self.try_disk(&name, options) {
             Ok(prepared) => {
                 tracing::info!("{name}: shared by {}", prepared.way().name());
-                Hold::Prepared(prepared)
+                Hold::Prepared(Box::new(prepared))
             }
             Err(why) => {
                 if why != before {

@@ -58,7 +58,7 @@ pub(super) enum Found {
         weights: Vec<(String, u64)>,
     },
     /// A disk's scheduler and settings.
-    Disk(FoundDisk),
+    Disk(Box<FoundDisk>),
     /// What a file of the kernel said.
     Setting {
         /// Which.
@@ -164,7 +164,7 @@ impl Record {
 impl crate::disk::Notes for Record {
     fn note_disk(&mut self, found: &FoundDisk) -> io::Result<()> {
         // Each time that it is prepared it is found anew: it was given back in between.
-        self.append(&Found::Disk(found.clone()))
+        self.append(&Found::Disk(Box::new(found.clone())))
     }
 }
 

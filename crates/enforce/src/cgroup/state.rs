@@ -1,18 +1,20 @@
 //! The thread that follows plans: one loop that owns everything.
 
-use super::CgroupRoot;
 use super::client::{Client, Presence};
 use super::disks::{DiskOptions, DiskShares};
 use super::layout::{Layout, Weights};
 use super::memory::{MemoryOptions, MemoryShares};
 use super::record::Record;
 use super::systemd::Manager;
+use super::{CgroupRoot, OtherResource};
 use crate::guardian::Running;
+use crate::memory::MemorySample;
 use crate::scheduling::{calls, raise_this_thread};
 use crate::{
     Applied, AppliedClient, ClientSample, ClientState, Drift, Held, Hold, Plan, PlannedClient,
     Sample,
 };
+use ledger::Resource;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,6 +27,8 @@ pub(super) enum Command {
     Apply(Box<Plan>),
     ReadBack(Sender<Applied>),
     Sample(Sender<Sample>),
+    Others(Sender<Vec<OtherResource>>),
+    Memory(Sender<Vec<MemorySample>>),
     Revert(Sender<()>),
     Quit,
 }
@@ -174,6 +178,8 @@ impl State {
                 let _ = reply.send(self.applied());
             }
             Command::Sample(reply) => drop(reply.send(self.sample())),
+            Command::Others(reply) => drop(reply.send(self.others())),
+            Command::Memory(reply) => drop(reply.send(self.memory_sample())),
             Command::Revert(reply) => {
                 self.plan = None;
                 self.revert();
@@ -339,6 +345,19 @@ impl State {
     }
 
     // Answers.
+
+    fn others(&self) -> Vec<OtherResource> {
+        let memory = self.memory.as_ref().map(|memory| OtherResource {
+            resource: Resource::Memory,
+            enforcer: Some("cgroup"),
+            why: memory.says(),
+        });
+        let disks = self.disks.iter().map(|disk| {
+            let (enforcer, why) = disk.says();
+            OtherResource { resource: Resource::Disk(disk.name().to_owned()), enforcer, why }
+        });
+        memory.into_iter().chain(disks).collect()
+    }
 
     fn unmanaged(&self) -> Vec<(PlannedClient, String)> {
         if self.guarded {
