@@ -2,6 +2,7 @@
 //!
 //! - [`look`] says what a device is and what the kernel offers for it ([`DiskFacts`]).
 //! - [`Way::choose`] picks how its weights are enforced, or says why they cannot be ([`NoWay`]).
+//! - [`report`] puts both in words, with what no share can hold.
 //! - [`prepare`] sets it up so that the ratio of weights is the ratio served. Everything that it
 //!   changes is noted before ([`FoundDisk`], through [`Notes`]) and given back from that note.
 //! - [`Way::weigh`] and its like say what to write for a cgroup; whoever owns the cgroups writes it.
@@ -18,6 +19,7 @@ mod kept;
 mod look;
 mod place;
 mod prepare;
+mod report;
 mod speed;
 mod usage;
 mod way;
@@ -34,6 +36,7 @@ pub use kept::{DEFAULT_DISKS_FILE, KeptDisk, KeptDisks, KeptError};
 pub use look::{BfqOffer, DiskFacts, NoDisk, Scheduler, look, look_in};
 pub use place::Places;
 pub use prepare::{PrepareError, PreparedDisk, prepare};
+pub use report::{DiskReport, report};
 pub use speed::{Load, NoSpeed, Rate, Run, STEADY_THOUSANDTHS, Window, speed};
 pub use usage::{DiskUsage, read_usage, usage};
 pub use way::{NoWay, Way, WhyNoIocost};

@@ -1,13 +1,15 @@
 //! From what was measured of a device to the speed that iocost takes. Pure.
 //!
 //! 1. A run is one kind of load. It is cut into windows; the first is left out (the device's queue
-//!    fills), and the **median** of the others counts: a device that pauses once is not slow.
+//!    fills), and of the others the **middle half** counts, together: a device that pauses once is not
+//!    slow, and one that does few requests in a window is still measured by all that it did.
 //! 2. **A model that the kernel can follow**: it takes a request's cost apart into a share for being
 //!    one and a share for each page (`calc_lcoefs` in block/blk-iocost.c). So pieces in order are no
 //!    slower than anywhere, and large pieces move no fewer bytes than small ones. Where measuring
 //!    says otherwise, within its error, the faster of both counts.
-//! 3. **Steadiness** is the middle half of the windows, as a part of the median. A device that is
-//!    less steady than [`STEADY_THOUSANDTHS`] was busy with other things, or is not one speed.
+//! 3. **Steadiness** is how far the windows of the middle half are apart, as a part of its rate; one
+//!    request a window does not count, since a window cuts requests. A device that is less steady than
+//!    [`STEADY_THOUSANDTHS`] was busy with other things, or is not of one speed.
 
 use super::iocost::{Model, Speed};
 
@@ -104,16 +106,15 @@ pub struct Run {
     pub windows: Vec<Window>,
 }
 
-/// A device that is less steady is not of one speed, or not idle: the middle half of the windows is
-/// wider than this part of the median.
+/// Above this, a device was not steady (rule 3).
 pub const STEADY_THOUSANDTHS: u64 = 200;
 
 /// What a run amounts to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// Requests in 1000 s, the median.
+    /// Requests in 1000 s.
     pub requests_in_1000_s: u64,
-    /// The width of the middle half of the windows, in thousandths of the median.
+    /// How far apart the windows are that count, in thousandths of it.
     pub spread_thousandths: u64,
 }
 
@@ -145,24 +146,30 @@ impl Run {
     /// Rules 1 and 3.
     ///
     /// # Errors
-    /// When there are fewer than two windows, or nothing was done in half of them.
+    /// When there are fewer than two windows, or nothing was done in those that count.
     pub fn rate(&self) -> Result<Rate, NoSpeed> {
-        let rate = |window: &Window| {
-            let scaled = u128::from(window.requests) * 1_000_000_000_000;
-            u64::try_from(scaled / u128::from(window.elapsed_ns.max(1))).unwrap_or(u64::MAX)
+        let rate = |requests: u64, elapsed_ns: u64| {
+            let scaled = u128::from(requests) * 1_000_000_000_000;
+            u64::try_from(scaled / u128::from(elapsed_ns.max(1))).unwrap_or(u64::MAX)
         };
-        let mut rates: Vec<u64> = self.windows.iter().skip(1).map(rate).collect();
-        rates.sort_unstable();
-        let at = |quarter: usize| rates.get((rates.len().saturating_sub(1)) * quarter / 4).copied();
-        let (Some(low), Some(median), Some(high)) = (at(1), at(2), at(3)) else {
+        let mut windows: Vec<Window> = self.windows.iter().skip(1).copied().collect();
+        windows.sort_unstable_by_key(|window| rate(window.requests, window.elapsed_ns));
+        let outer = windows.len() / 4;
+        let middle = &windows[outer..windows.len() - outer];
+        let (Some(slowest), Some(fastest)) = (middle.first(), middle.last()) else {
             return Err(NoSpeed::Missing(self.load));
         };
-        if median == 0 {
+        let requests = middle.iter().map(|window| window.requests).sum();
+        let elapsed_ns = middle.iter().map(|window| window.elapsed_ns).sum();
+        let all = rate(requests, elapsed_ns);
+        if all == 0 {
             return Err(NoSpeed::TooSlow(self.load));
         }
-        let spread = u128::from(high - low) * 1000 / u128::from(median);
-        let spread_thousandths = u64::try_from(spread).unwrap_or(u64::MAX);
-        Ok(Rate { requests_in_1000_s: median, spread_thousandths })
+        let slowest = rate(slowest.requests + 1, slowest.elapsed_ns);
+        let fastest = rate(fastest.requests, fastest.elapsed_ns);
+        let apart = u128::from(fastest.saturating_sub(slowest)) * 1000 / u128::from(all);
+        let spread_thousandths = u64::try_from(apart).unwrap_or(u64::MAX);
+        Ok(Rate { requests_in_1000_s: all, spread_thousandths })
     }
 }
 
@@ -229,12 +236,22 @@ mod tests {
 
     #[test]
     fn the_first_window_and_one_pause_do_not_count() {
-        let rate = run(Load::ReadAlone, &[900, 100, 100, 0, 102, 98]).rate().expect("measured");
-        assert_eq!(rate.requests_in_1000_s, 200_000);
+        let rate = run(Load::ReadAlone, &[900, 100, 100, 0, 104, 97]).rate().expect("measured");
+        assert_eq!(rate.requests_in_1000_s, 198_000);
+        // 100 and 97 are two requests apart, but for the one that does not count.
         assert_eq!(rate.spread_thousandths, 20);
         assert!(rate.is_steady());
-        let rate = run(Load::ReadAlone, &[0, 50, 100, 100, 200, 200]).rate().expect("measured");
+        let rate = run(Load::ReadAlone, &[0, 50, 100, 150, 200, 200]).rate().expect("measured");
         assert!(!rate.is_steady(), "{rate:?}");
+    }
+
+    #[test]
+    fn few_requests_a_window_are_no_unsteadiness() {
+        let few =
+            run(Load::ReadLarge, &[4, 3, 4, 4, 3, 4, 3, 3, 4, 4, 4]).rate().expect("measured");
+        assert!(few.is_steady(), "{few:?}");
+        // 3.67 in half a second, and neither 3 nor 4.
+        assert_eq!(few.requests_in_1000_s, 7333);
     }
 
     #[test]
@@ -255,7 +272,7 @@ mod tests {
         // In order a little slower than anywhere, and large pieces than small ones.
         odd[5] = run(Load::ReadInOrder, &[0, 45, 45, 45]);
         odd[4] = run(Load::ReadLarge, &[0, 0, 0, 1, 1, 1]);
-        odd[4].windows.iter_mut().for_each(|window| window.elapsed_ns = 1_000_000_000_000);
+        odd[4].windows.iter_mut().for_each(|window| window.elapsed_ns = 100_000_000_000);
         let model = speed(&odd).expect("all were measured").model;
         assert_eq!((model.rseqiops, model.rrandiops), (100, 100));
         assert_eq!(model.rbps, 409_600);
