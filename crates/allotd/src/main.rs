@@ -1,6 +1,7 @@
 //! allotd: keeps the ledger, watches processes, applies plans. The only place where the parts
 //! are put together.
 
+mod calibrate;
 mod cpu;
 mod doctor;
 mod keeper;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
             print_doctor(json);
             ExitCode::SUCCESS
         }
+        Some(Command::Calibrate(args)) => calibrate::calibrate(&args),
         None => match start::run(options) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {

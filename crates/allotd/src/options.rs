@@ -69,6 +69,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Measure how fast a disk is, and keep that for its shares (as `allot calibrate`)
+    Calibrate(crate::calibrate::CalibrateArgs),
     /// Restore processes when allotd dies; started by allotd itself
     #[command(hide = true)]
     Guardian,

@@ -7,8 +7,9 @@ mod common;
 mod disk;
 
 use allot_enforce::disk::{
-    CgroupWriteback, DiskFacts, FoundDisk, Model, NoDisk, Notes, Places, PrepareError,
-    PreparedDisk, Speed, Way, look, prepare, read_usage,
+    CalibrateError, CalibrateOptions, CgroupWriteback, DiskFacts, FoundDisk, Model, NoDisk, Notes,
+    Places, PrepareError, PreparedDisk, Speed, Way, calibrate, calibration_depth,
+    calibration_folder, look, prepare, read_usage, speed,
 };
 use common::Prey;
 use disk::NullDisk;
@@ -381,23 +382,62 @@ fn bfq_serves_by_weight() {
 }
 
 #[test]
-fn iocost_serves_by_weight() {
-    let Some(lab) = Lab::here("iocost_serves_by_weight") else { return };
-    // Slower than it is: an emulator's timers are late.
-    let speed = Speed { model: SPEED.model.scaled(900), ..SPEED };
+fn iocost_serves_a_measured_disk_by_weight() {
+    let Some(lab) = Lab::here("iocost_serves_a_measured_disk_by_weight") else { return };
+    let disk = NullDisk::new("allot0", REQUEST, 1);
+    let speed = {
+        let mounted = disk.mounted();
+        let facts = facts_of(&disk);
+        let folder = calibration_folder(&facts).expect("it is mounted");
+        assert_eq!(folder, mounted.folder.path());
+        let options = CalibrateOptions {
+            folder,
+            file_bytes: 32 << 20,
+            each: Duration::from_millis(1500),
+            depth: calibration_depth(&facts),
+        };
+        let runs = calibrate(&lab.places, &facts, &options, &mut |_| {}).expect("measured");
+        let speed = speed(&runs).expect("every load was");
+        eprintln!("measured {speed:?}");
+        let left: Vec<_> = std::fs::read_dir(mounted.folder.path()).expect("a folder").collect();
+        assert_eq!(left.len(), 1, "lost+found alone: {left:?}");
+        // Not where somebody holds it back, nor where it is not.
+        let (prepared, _) = lab.prepare(&facts, Way::Iocost(speed));
+        let held = calibrate(&lab.places, &facts_of(&disk), &options, &mut |_| {});
+        assert!(matches!(held, Err(CalibrateError::HeldBack { .. })), "{held:?}");
+        drop(prepared);
+        let elsewhere = CalibrateOptions { folder: std::env::temp_dir(), ..options };
+        let elsewhere = calibrate(&lab.places, &facts, &elsewhere, &mut |_| {});
+        assert!(matches!(elsewhere, Err(CalibrateError::Elsewhere { .. })), "{elsewhere:?}");
+        speed
+    };
+    drop(disk);
+    // An emulator's timers are late, never early; 0.6 is for a machine that is busy besides.
+    let ideal = REQUESTS_A_SECOND as f64;
+    for (name, value) in [
+        ("read in order", speed.model.rseqiops),
+        ("read anywhere", speed.model.rrandiops),
+        ("written in order", speed.model.wseqiops),
+        ("written anywhere", speed.model.wrandiops),
+    ] {
+        let part = value as f64 / ideal;
+        assert!((0.6..=1.05).contains(&part), "{name}: {value} a second");
+    }
+    for latency_us in [speed.read_latency_us, speed.write_latency_us] {
+        assert!((3_900..=7_000).contains(&latency_us), "{latency_us}");
+    }
     let [four, one] = four_to_one(&lab, Way::Iocost(speed), 1, 4);
     assert!((four / one / 4.0 - 1.0).abs() <= OFF, "{four}:{one}");
+    let part = (four + one) / 6.0 / speed.model.rrandiops as f64;
+    assert!(part >= 0.8, "{part} of what it can do");
 }
 
 #[test]
 fn buffered_writes_count_for_who_wrote() {
     let Some(lab) = Lab::here("buffered_writes_count_for_who_wrote") else { return };
     let disk = NullDisk::new("allot0", Duration::from_micros(50), 8);
-    let device = disk.device().display().to_string();
-    let folder = tempfile::tempdir().expect("a folder");
-    let place = folder.path().to_str().expect("text");
-    disk::run("mkfs.ext4", &["-q", &device]).expect("a file system");
-    disk::run("mount", &[&device, place]).expect("mounted");
+    let mounted = disk.mounted();
+    let place = mounted.folder.path().display();
     let facts = facts_of(&disk);
     let [ext4] = facts.file_systems.as_slice() else { panic!("{:?}", facts.file_systems) };
     assert_eq!((ext4.kind.as_str(), ext4.writeback), ("ext4", CgroupWriteback::ByCgroup));
@@ -411,6 +451,6 @@ fn buffered_writes_count_for_who_wrote() {
     disk::run("sh", &["-c", &script]).expect("it writes");
     let written = read_usage(&writer.group).expect("it is there")[&facts.number].written_bytes;
     drop(writer);
-    disk::run("umount", &[place]).expect("unmounted");
+    drop(mounted);
     assert!(written >= 8 << 20, "{written} bytes");
 }

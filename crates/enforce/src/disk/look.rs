@@ -8,7 +8,7 @@
 //!    a scheduler nor iocost can work on it.
 //! 3. **BFQ** is offered if `queue/scheduler` names it: it is built in, or its module is loaded.
 
-use super::filesystem::{FileSystem, mounts};
+use super::filesystem::{FileSystem, Mount, mounts};
 use super::iocost::DeviceNumber;
 use super::place::{self, Places};
 use std::collections::BTreeSet;
@@ -23,6 +23,9 @@ pub struct DiskFacts {
     pub steps: Vec<String>,
     /// Its number, by which cgroups know it.
     pub number: DeviceNumber,
+    /// What it is known by beyond this boot: its world-wide name or serial number; its name and size
+    /// where it tells neither.
+    pub identity: String,
     /// Counts the devices of this boot, so that another one of the same name is not taken for it.
     pub sequence: Option<u64>,
     /// Its scheduler.
@@ -156,16 +159,18 @@ pub fn look_in(places: &Places, name: &str) -> Result<DiskFacts, NoDisk> {
     let offers = |wanted: &str| {
         controllers.as_ref().is_some_and(|all| all.split(' ').any(|name| name == wanted))
     };
+    // In units of 512 bytes, whatever the device's own are.
+    let size_bytes = place::read_number::<u64>(&folder.join("size")).map(|size| size << 9);
     Ok(DiskFacts {
         steps,
         number,
+        identity: identity(&folder, &name, size_bytes),
         sequence: place::read_number(&folder.join("diskseq")),
         scheduler,
         nr_requests: place::read_number(&queue.join("nr_requests")),
         hardware_depth: place::read_number(&folder.join("mq/0/nr_tags")),
         is_rotational: place::read_number::<u8>(&queue.join("rotational")).map(|is| is != 0),
-        // In units of 512 bytes, whatever the device's own are.
-        size_bytes: place::read_number::<u64>(&folder.join("size")).map(|size| size << 9),
+        size_bytes,
         bfq,
         has_iocost: places.cgroup_file("io.cost.qos").is_some_and(|file| file.exists()),
         controllers: (offers("io"), offers("memory")),
@@ -229,6 +234,20 @@ fn read_device_number(folder: &Path, name: &str) -> Result<DeviceNumber, NoDisk>
         .map_err(|why: super::iocost::NoDeviceNumber| NoDisk::Kernel { path, why: why.to_string() })
 }
 
+/// Drivers show it in different places.
+fn identity(folder: &Path, name: &str, size_bytes: Option<u64>) -> String {
+    let files = ["wwid", "device/wwid", "serial", "device/serial"];
+    let said = files.iter().find_map(|file| {
+        let text = place::read(&folder.join(file)).ok()?;
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        (!text.is_empty()).then(|| format!("{} {text}", file.trim_start_matches("device/")))
+    });
+    said.unwrap_or_else(|| match size_bytes {
+        Some(bytes) => format!("name {name} of {bytes} bytes"),
+        None => format!("name {name}"),
+    })
+}
+
 /// Rule 3.
 fn bfq_offer(places: &Places, scheduler: Option<&Scheduler>) -> BfqOffer {
     let Some(scheduler) = scheduler else { return BfqOffer::NoScheduler };
@@ -248,14 +267,7 @@ fn file_systems(places: &Places, disk: &str) -> Vec<FileSystem> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
     for mount in mounts(&text) {
-        let by_number = places.sys.join("dev/block").join(&mount.number);
-        let by_number = std::fs::canonicalize(by_number).ok();
-        let name = by_number
-            .as_deref()
-            .and_then(Path::file_name)
-            .and_then(|name| name.to_str().map(str::to_owned))
-            .or_else(|| device_of_source(&mount.file_system.source));
-        let Some(name) = name else { continue };
+        let Some(name) = device_of_mount(places, &mount) else { continue };
         let is_on_it = match carrier(places, &name, &mut Vec::new()) {
             Ok(carrier) => carrier == disk,
             Err(NoDisk::Several { parts, .. }) => parts
@@ -269,6 +281,21 @@ fn file_systems(places: &Places, disk: &str) -> Vec<FileSystem> {
         }
     }
     found
+}
+
+/// What carries a mounted file system; `None` where that is nothing of its own, or several.
+pub(super) fn carrier_of_mount(places: &Places, mount: &Mount) -> Option<String> {
+    carrier(places, &device_of_mount(places, mount)?, &mut Vec::new()).ok()
+}
+
+/// The kernel name of what was mounted.
+fn device_of_mount(places: &Places, mount: &Mount) -> Option<String> {
+    let by_number = std::fs::canonicalize(places.sys.join("dev/block").join(&mount.number)).ok();
+    by_number
+        .as_deref()
+        .and_then(Path::file_name)
+        .and_then(|name| name.to_str().map(str::to_owned))
+        .or_else(|| device_of_source(&mount.file_system.source))
 }
 
 /// Of file systems that have no device number (btrfs): the kernel name of what was mounted, which may

@@ -86,6 +86,7 @@ fn a_disk_is_itself() {
     assert_eq!((facts.nr_requests, facts.hardware_depth), (Some(64), Some(32)));
     assert_eq!((facts.is_rotational, facts.size_bytes), (Some(true), Some(1 << 20)));
     assert_eq!(facts.controllers, (true, true));
+    assert_eq!(facts.identity, "name sda of 1048576 bytes");
     let scheduler = facts.scheduler.expect("it has one");
     assert_eq!(scheduler.current, "none");
     assert_eq!(scheduler.offered, ["none", "mq-deadline"]);
@@ -119,6 +120,18 @@ fn what_is_not_there_is_said() {
     machine.put("sys/devices/sda/dev", "nonsense");
     let error = machine.look("sda").expect_err("no number").to_string();
     assert!(error.contains("sda/dev") && error.contains("nonsense"), "{error}");
+}
+
+#[test]
+fn a_disk_is_known_by_what_it_says_of_itself() {
+    let machine = Machine::new();
+    machine.put("sys/devices/sda/device/serial", " \n");
+    machine.put("sys/devices/sdb/device/serial", "  AB  12\n");
+    let identity = |name| machine.look(name).expect("one").identity;
+    assert_eq!(identity("sda"), "name sda of 1048576 bytes");
+    assert_eq!(identity("sdb"), "serial AB 12");
+    machine.put("sys/devices/sdb/device/wwid", "naa.5000c500\n");
+    assert_eq!(identity("sdb"), "wwid naa.5000c500");
 }
 
 #[test]

@@ -14,10 +14,14 @@
 //! Iocost (Heo et al., *IOCost*, ASPLOS 2022):
 //! 6. The model first, a little below what was measured ([`SPEED_THOUSANDTHS`]): if requests wait on the
 //!    device and not in iocost, the device decides who is served.
-//! 7. The rate never rises above the model's ([`GREATEST_RATE`]), for the same reason, and falls where
-//!    latencies show that the device is slower than measured.
-//! 8. Latencies that count as such span many requests ([`LATENCIES`] of one alone): iocost's period
-//!    follows from them, and in a period that is too short for a few requests of each, nobody has a share.
+//! 7. The rate never rises above the model's ([`GREATEST_RATE`]), for the same reason, and falls to
+//!    [`LEAST_RATE`] where the device turns out slower than measured. On a device of less than
+//!    [`SHALLOW`] requests it stays: there, iocost takes the wait for a free place, which is how such
+//!    a device works, for a device that cannot follow, and would halve the rate of an idle one.
+//! 8. Latencies that count as too long are those of [`REQUESTS`] requests one after the other, and
+//!    [`LATENCIES`] of one alone: iocost's period is twice that, and in a period that is too short for
+//!    a few requests of each, nobody has a share; in one of a second, shares hold over many seconds.
+//!    Within the range of the kernel's own tables (`autop` in block/blk-iocost.c).
 //! 9. No BFQ below it: two that idle for different reasons.
 
 use super::found::{FoundCost, FoundDisk, FoundQueue, FoundSetting, GivenBack, Notes};
@@ -34,15 +38,19 @@ const LEAST_REQUESTS: u32 = 128;
 const SPEED_THOUSANDTHS: u64 = 900;
 /// Rule 7: of the model's speed, in hundredths of a percent.
 const GREATEST_RATE: u32 = 10_000;
+/// Rule 7, in hundredths of a percent.
+const LEAST_RATE: u32 = 2500;
 /// Rule 7.
-const LEAST_RATE: u32 = 1000;
+const SHALLOW: u32 = 8;
 /// Rule 8, in hundredths of a percent.
 const PERCENTILE: u32 = 9500;
 /// Rule 8.
-const LATENCIES: u64 = 25;
-/// Rule 8: below, a period would be shorter than the kernel's own timers keep.
-const LEAST_LATENCY_US: u64 = 2_000;
-/// Rule 8: above, shares hold only over seconds.
+const REQUESTS: u64 = 25;
+/// Rule 8.
+const LATENCIES: u64 = 4;
+/// Rule 8: the kernel's for its fastest kind of device.
+const LEAST_LATENCY_US: u64 = 5_000;
+/// Rule 8: the kernel's for its slowest.
 const GREATEST_LATENCY_US: u64 = 250_000;
 
 /// A disk that serves by weights until it is given back. Dropping it gives it back.
@@ -300,15 +308,18 @@ fn find(places: &Places, facts: &DiskFacts, way: &Way) -> Result<FoundDisk, Prep
 
 /// Rules 6 to 8.
 fn cost_lines(speed: &Speed, facts: &DiskFacts) -> (String, String) {
-    let latency = |alone_us: u64| {
-        (alone_us.saturating_mul(LATENCIES)).clamp(LEAST_LATENCY_US, GREATEST_LATENCY_US)
+    let latency = |alone_us: u64, requests_a_second: u64| {
+        let in_turn_us = REQUESTS * 1_000_000 / requests_a_second.max(1);
+        let least_us = alone_us.saturating_mul(LATENCIES).max(in_turn_us);
+        least_us.clamp(LEAST_LATENCY_US, GREATEST_LATENCY_US)
     };
+    let is_shallow = facts.hardware_depth.is_some_and(|depth| depth < SHALLOW);
     let quality = Quality {
         read_percentile: PERCENTILE,
-        read_latency_us: latency(speed.read_latency_us),
+        read_latency_us: latency(speed.read_latency_us, speed.model.rrandiops),
         write_percentile: PERCENTILE,
-        write_latency_us: latency(speed.write_latency_us),
-        least_rate: LEAST_RATE,
+        write_latency_us: latency(speed.write_latency_us, speed.model.wrandiops),
+        least_rate: if is_shallow { GREATEST_RATE } else { LEAST_RATE },
         greatest_rate: GREATEST_RATE,
     };
     let model = speed.model.scaled(SPEED_THOUSANDTHS);

@@ -84,6 +84,17 @@ impl NullDisk {
         Path::new("/sys/block").join(&self.name).join("queue")
     }
 
+    /// With ext4, without a journal's thread and lazy writes, which would use it beside the test.
+    pub fn mounted(&self) -> Mounted {
+        let device = self.device().display().to_string();
+        let plain = ["-q", "-O", "^has_journal", "-E", "lazy_itable_init=0", &device];
+        run("mkfs.ext4", &plain).expect("a file system");
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = folder.path().to_str().expect("text");
+        run("mount", &["-o", "noatime", &device, place]).expect("it is mounted");
+        Mounted { folder }
+    }
+
     /// As if it were pulled out.
     pub fn vanish(&self) {
         let settings = Path::new(SETTINGS).join(&self.name);
@@ -96,5 +107,19 @@ impl NullDisk {
 impl Drop for NullDisk {
     fn drop(&mut self) {
         self.vanish();
+    }
+}
+
+/// A file system of a test. Unmounted when dropped.
+pub struct Mounted {
+    /// Where it is mounted.
+    pub folder: tempfile::TempDir,
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let place = self.folder.path().to_str().expect("text");
+        // A test that fails may leave it busy: then it goes when that ends.
+        let _ = run("umount", &[place]).or_else(|_| run("umount", &["-l", place]));
     }
 }
