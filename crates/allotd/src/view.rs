@@ -88,6 +88,7 @@ fn currency_view(
                 lent: ledger.lent(id, &resource),
                 issued_soft: issued.soft,
                 issued_hard: issued.hard,
+                hard_total: ledger.hard_total(id, &resource),
                 resource: resource.to_string(),
             });
         }

@@ -7,14 +7,13 @@ mod common;
 mod disk;
 
 use allot_enforce::cgroup::{DiskOptions, restore_cgroup_leftovers};
-use allot_enforce::disk::{Model, Speed, look, read_usage};
+use allot_enforce::disk::{KeptDisk, KeptDisks, Model, Speed, look, read_usage};
 use allot_enforce::{Cgroup, CgroupOptions, Enforcer, Plan};
 use common::cgroups::{Enforcing, Lab, groups, kill, place_of, read, write};
 use common::{Prey, eventually, funds::Funds};
 use disk::NullDisk;
 use ledger::{BASE, CurrencyId, Funding, Resource, TicketKind};
 use nix::sys::signal::Signal;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -142,8 +141,12 @@ fn where_the_speed_is_known_iocost_serves_by_tickets() {
         wrandiops: a_second,
     };
     let speed = Speed { read_latency_us: 4000, write_latency_us: 4000, model };
-    let speeds = BTreeMap::from([("allot0".to_owned(), speed)]);
-    let mut enforcer = enforcer(&lab, DiskOptions { speeds });
+    let file = lab.record().with_extension("disks");
+    let mut kept = KeptDisks::default();
+    let measured = KeptDisk { name: "allot0".to_owned(), measured_at: 1, depth: 1, speed };
+    kept.keep(&look("allot0").expect("it is there"), measured);
+    kept.save(&file).expect("it is written");
+    let mut enforcer = enforcer(&lab, DiskOptions { file: Some(file) });
     let mut funds = Funds::new();
     for (tickets, prey) in [3, 1].into_iter().zip(&prey) {
         let client = funds.client(BASE, 1, prey.pid());

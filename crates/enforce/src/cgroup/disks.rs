@@ -16,7 +16,7 @@ use super::{CgroupOwner, tree};
 use crate::Drift;
 use crate::cgroup::record::Found;
 use crate::disk::{
-    DeviceNumber, Order, Places, PreparedDisk, Speed, Way, look, prepare, read_usage,
+    DeviceNumber, KeptDisks, Order, Places, PreparedDisk, Way, look, prepare, read_usage,
 };
 use ledger::{CurrencyId, Resource};
 use std::collections::BTreeMap;
@@ -26,8 +26,8 @@ use valuation::Graph;
 /// How shares of disks are kept.
 #[derive(Clone, Debug, Default)]
 pub struct DiskOptions {
-    /// How fast disks are, by kernel name, as far as that was measured.
-    pub speeds: BTreeMap<String, Speed>,
+    /// Where speeds of disks are kept that were measured ([`KeptDisks`]); read anew for each disk.
+    pub file: Option<PathBuf>,
 }
 
 /// Between tries of a disk that cannot be shared.
@@ -191,8 +191,12 @@ impl State {
         if !facts.controllers.0 {
             return Err("the root of the cgroup tree offers no io controller".to_owned());
         }
-        let way = Way::choose(&facts, options.speeds.get(&facts.name))
-            .map_err(|error| error.to_string())?;
+        let kept = match &options.file {
+            Some(file) => KeptDisks::load(file).map_err(|error| error.to_string())?,
+            None => KeptDisks::default(),
+        };
+        let speed = kept.get(&facts).map(|kept| &kept.speed);
+        let way = Way::choose(&facts, speed).map_err(|error| error.to_string())?;
         let taken = self.disks.iter().find(|disk| {
             disk.name != name && disk.way().is_some_and(|(_, number)| number == facts.number)
         });
