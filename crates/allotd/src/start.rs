@@ -314,7 +314,11 @@ fn forget_clients(ledger: &mut ledger::Ledger, journal: &mut Journal) -> Result<
 
 /// How much memory hard tickets from base can promise: seven eighths of what clients may have. The
 /// kernel has the rest, and who has no tickets (paper 1, 6.3: of 8 MB about 4.2 could be reserved).
+/// A private allotd shares no memory and promises none.
 fn memory_to_promise_kib(options: &Options, total_bytes: Option<u64>) -> Option<u64> {
+    if options.user {
+        return None;
+    }
     let most_bytes = match (options.memory_limit, total_bytes) {
         (Some(limit), Some(total)) => limit.min(total),
         (limit, total) => limit.or(total)?,
