@@ -13,13 +13,38 @@ use super::group::Group;
 use super::size::headroom_bytes;
 use std::path::Path;
 
+/// Limits are read again after so long: who sets them does so seldom.
+const LIMITS_NS: u64 = 1_000_000_000;
+
 /// Where room is looked for.
 #[derive(Debug)]
 pub(super) struct Room {
-    limited: Vec<Group>,
+    limited: Vec<Limited>,
+    /// When the limits were read.
+    read_ns: Option<u64>,
     /// In place of what [`headroom_bytes`] says.
     headroom_bytes: Option<u64>,
     page_bytes: u64,
+}
+
+/// A cgroup, and its limit, if it has one.
+#[derive(Debug)]
+struct Limited {
+    group: Group,
+    limit_bytes: Option<u64>,
+}
+
+impl Limited {
+    fn read(&mut self) {
+        let limits = ["memory.max", "memory.high"].map(|file| self.group.limit_bytes(file));
+        self.limit_bytes = limits.into_iter().flatten().min();
+    }
+
+    /// The limit, and the room below it. A cgroup that is gone, or cannot be read, limits nobody.
+    fn room(&self) -> Option<(u64, u64)> {
+        let limit = self.limit_bytes?;
+        Some((limit, limit.saturating_sub(self.group.held_bytes().ok()?)))
+    }
 }
 
 impl Room {
@@ -32,29 +57,29 @@ impl Room {
         headroom_bytes: Option<u64>,
         page_bytes: u64,
     ) -> Result<Room, MemoryError> {
-        let mut limited = Vec::new();
+        let mut groups = Vec::new();
         if let Some(top) = top {
-            limited.push(Group::open(top)?);
+            groups.push(Group::open(top)?);
             // Up to the root of the tree, which holds everything and has no controller's files.
             let around = top.ancestors().skip(1).map_while(|path| Group::open(path).ok());
-            limited.extend(around);
+            groups.extend(around);
         }
-        Ok(Room { limited, headroom_bytes, page_bytes })
+        let limited = groups.into_iter().map(|group| Limited { group, limit_bytes: None });
+        Ok(Room { limited: limited.collect(), read_ns: None, headroom_bytes, page_bytes })
     }
 
     /// The cgroup at the top.
     pub fn top(&self) -> Option<&Group> {
-        self.limited.first()
+        self.limited.first().map(|limited| &limited.group)
     }
 
     /// What is lacking now, in bytes; of the machine only `under_pressure`.
-    pub fn shortfall_bytes(&self, under_pressure: bool) -> u64 {
-        // A cgroup that is gone, or cannot be read, limits nobody.
-        let cgroups = self.limited.iter().filter_map(|group| {
-            let limits = ["memory.max", "memory.high"].map(|file| group.limit_bytes(file));
-            let limit = limits.into_iter().flatten().min()?;
-            Some((limit, limit.saturating_sub(group.held_bytes().ok()?)))
-        });
+    pub fn shortfall_bytes(&mut self, now_ns: u64, under_pressure: bool) -> u64 {
+        if self.read_ns.is_none_or(|at| now_ns.saturating_sub(at) >= LIMITS_NS) {
+            self.limited.iter_mut().for_each(Limited::read);
+            self.read_ns = Some(now_ns);
+        }
+        let cgroups = self.limited.iter().filter_map(Limited::room);
         let machine = under_pressure.then(|| machine(self.page_bytes)).flatten();
         cgroups
             .chain(machine)
@@ -170,9 +195,9 @@ Node 0, zone  Movable
 
     #[test]
     fn without_a_top_only_the_machine_counts_and_only_under_pressure() {
-        let room = Room::new(None, Some(1 << 62), 4096).expect("nothing to open");
-        assert_eq!(room.shortfall_bytes(false), 0);
-        let lacking = room.shortfall_bytes(true);
+        let mut room = Room::new(None, Some(1 << 62), 4096).expect("nothing to open");
+        assert_eq!(room.shortfall_bytes(0, false), 0);
+        let lacking = room.shortfall_bytes(0, true);
         assert!(lacking > 1 << 61 && lacking <= 1 << 62, "{lacking}");
     }
 }

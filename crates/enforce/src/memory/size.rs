@@ -69,7 +69,12 @@ impl Backoff {
 
     /// Whether it is left alone now.
     pub fn waits(&self, now_ns: u64) -> bool {
-        now_ns < self.until_ns
+        self.left_ns(now_ns) > 0
+    }
+
+    /// For how long it is left alone.
+    pub fn left_ns(&self, now_ns: u64) -> u64 {
+        self.until_ns.saturating_sub(now_ns)
     }
 }
 

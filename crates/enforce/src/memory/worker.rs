@@ -88,10 +88,14 @@ impl Worker {
             }
             self.follow();
             self.round(begin_ns);
+            let end_ns = now_ns();
             let pause_ns = if self.is_working(begin_ns) {
-                self.period_ns.saturating_sub(now_ns() - begin_ns)
+                let until_due_ns = (begin_ns + self.period_ns).saturating_sub(end_ns);
+                until_due_ns.max(self.nobody.left_ns(end_ns))
+            } else if self.pressure.is_some() {
+                LOOK_NS.0
             } else {
-                if self.pressure.is_some() { LOOK_NS.0 } else { LOOK_NS.1 }
+                LOOK_NS.1
             };
             self.sleep(pause_ns);
         }
@@ -147,7 +151,7 @@ impl Worker {
 
     fn round(&mut self, begin_ns: u64) {
         let pressed = self.pressed_ns.is_some_and(|at| begin_ns.saturating_sub(at) < self.quiet_ns);
-        let mut lacking_bytes = self.room.shortfall_bytes(pressed);
+        let mut lacking_bytes = self.room.shortfall_bytes(begin_ns, pressed);
         let (mut draws, mut taken_bytes) = (0, 0);
         let shortfall_bytes = lacking_bytes;
         if lacking_bytes > 0 {
