@@ -393,9 +393,7 @@ fn memory_is_paged_out_of_processes() {
     let means = |top| memory_means(top).expect("we are root");
     assert_eq!(means(Some(&lab.top)), MemoryMeans::Groups);
     assert_eq!(means(Some(&lab.disk)), MemoryMeans::Processes, "no cgroup");
-    let mut options = ReclaimOptions::new(Some(lab.top.clone()), Box::new(InverseLottery::new(1)));
-    options.margin_bytes = Some(256 << 10);
-    let reclaimer = Reclaimer::start(options).expect("a reclaimer");
+    let reclaimer = lab.reclaimer(ReclaimName::InverseLottery);
     let readers = [lab.reader(0, "map-at-random"), lab.reader(1, "map-at-random")];
     let client = |index: usize, guaranteed_bytes| {
         let handle = ProcessHandle::open(readers[index].pid()).expect("it lives");

@@ -88,6 +88,11 @@ impl Client {
         Ok(Client { planned, holding, gone: AtomicBool::new(false), account })
     }
 
+    /// Whether it is a cgroup.
+    pub fn is_group(&self) -> bool {
+        matches!(self.holding, Holding::Group(_))
+    }
+
     /// What it holds, in bytes; `None` when it is gone or cannot be read.
     pub fn held_bytes(&self) -> Option<u64> {
         self.ask(Group::held_bytes, |processes| match processes.are_gone() {

@@ -59,7 +59,7 @@ pub struct ReclaimOptions {
     pub policy: Box<dyn Reclaim>,
     /// What is kept free, in bytes; a sixteenth of what there is, 256 KiB to 64 MiB, where nothing is said.
     pub headroom_bytes: Option<u64>,
-    /// What a client with a guarantee keeps besides, in bytes, since the kernel's own counts are not exact; where
+    /// What a cgroup keeps besides its guarantee, in bytes, since the kernel's counts of cgroups are not exact; where
     /// nothing is said, 64 pages for each CPU (up to 16) and 64 more.
     pub margin_bytes: Option<u64>,
     /// Between two rounds while memory is short, in ns, above 0. Usually 10 ms.
