@@ -13,6 +13,7 @@ mod compile;
 mod contest;
 mod cpus;
 mod daemon;
+mod disk_loads;
 mod error;
 mod expected;
 mod graph;

@@ -1,5 +1,6 @@
 //! What a workload process is told: its command line, as one word of JSON.
 
+use crate::disk_loads::DiskWork;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::os::fd::RawFd;
@@ -101,6 +102,8 @@ pub(crate) enum Work {
         /// Where it notes.
         notes: PathBuf,
     },
+    /// Loads a disk.
+    Disk(DiskWork),
     /// Takes a lock, works while it holds it, and lets it go; an iteration is one hold.
     Hold(Lock),
     /// Takes the same lock whenever it is held, and notes how long that took.
@@ -166,6 +169,7 @@ impl Work {
             Work::Allocate { .. } => "allocate",
             Work::Compile { .. } => "compile",
             Work::Build { .. } => "build",
+            Work::Disk(work) => work.load.word(),
             Work::Hold(_) => "hold",
             Work::Wait { .. } => "wait",
         }

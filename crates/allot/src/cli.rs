@@ -1,8 +1,8 @@
 //! What can be typed.
 
 use crate::{
-    completions, currency, doctor, events, exp, fund, lend, member, nice, policy, process, run,
-    status, top, trace, tree, utilities,
+    calibrate, completions, currency, doctor, events, exp, fund, lend, member, nice, policy,
+    process, run, status, top, trace, tree, utilities,
 };
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -61,6 +61,7 @@ pub enum Command {
     Trace(trace::TraceArgs),
     Events(events::EventsArgs),
     Doctor(doctor::DoctorArgs),
+    Calibrate(calibrate::CalibrateArgs),
     Status(status::StatusArgs),
     Exp(exp::ExpArgs),
     Completions(completions::CompletionsArgs),

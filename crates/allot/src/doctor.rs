@@ -52,7 +52,7 @@ fn without_daemon(unreachable: ClientError) -> Result<Doctor, CliError> {
 }
 
 /// `allotd` beside this program, else on the path.
-fn daemon_program() -> PathBuf {
+pub(crate) fn daemon_program() -> PathBuf {
     std::env::current_exe()
         .ok()
         .map(|own| own.with_file_name("allotd"))

@@ -1,6 +1,7 @@
 //! The command line of allot: what people type, and what they see. Every command is a view over
 //! what allotd does; nothing is kept here.
 
+mod calibrate;
 mod cli;
 mod completions;
 mod currency;
@@ -74,6 +75,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Top(args) => top::top(global, &args),
         Command::Events(args) => events::events(global, &args),
         Command::Doctor(_) => doctor::doctor(global),
+        Command::Calibrate(args) => calibrate::calibrate(global, &args),
         Command::Status(_) => status::status(global),
         Command::Exp(args) => exp::exp(global, args.command),
         Command::Completions(args) => completions::completions(&args),

@@ -1,6 +1,8 @@
 //! allotd: keeps the ledger, watches processes, applies plans. The only place where the parts
 //! are put together.
 
+mod beside;
+mod calibrate;
 mod cpu;
 mod doctor;
 mod keeper;
@@ -8,6 +10,7 @@ mod listener;
 mod members;
 mod names;
 mod options;
+mod others;
 mod policy_file;
 mod resolve;
 mod server;
@@ -27,6 +30,7 @@ fn main() -> ExitCode {
             print_doctor(json);
             ExitCode::SUCCESS
         }
+        Some(Command::Calibrate(args)) => calibrate::calibrate(&args),
         None => match start::run(options) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {

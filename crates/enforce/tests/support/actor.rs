@@ -10,6 +10,7 @@ mod funds;
 
 mod cgroup;
 mod memory;
+mod reader;
 
 fn main() {
     // Its children inherit the name, so a test finds them all.
@@ -35,6 +36,7 @@ fn main() {
         "hold" => memory::hold(number(1)),
         "crowd" => crowd(number(1), number(2), Duration::from_secs(number(3))),
         "fork" => fork_for_ever(),
+        "read-disk" => reader::read_for_ever(&arguments[1], number(2), number(3)),
         "enforce-cgroup" => cgroup::enforce_until_told(&arguments[1..]),
         "enforce" => enforce_until_told(&arguments[1..]),
         other => panic!("no such act: {other}"),

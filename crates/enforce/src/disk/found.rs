@@ -1,0 +1,222 @@
+//! A disk as it was found: the note that outlives us, and how it is given back.
+//!
+//! 1. A note is whole, written **before** the first change, and tells beside each thing what we
+//!    meant to make of it. So a note says the same wherever we were interrupted, giving back
+//!    included, and giving back twice does no harm.
+//! 2. **Iocost goes first** (quality, then model), so that nothing is throttled by a model that is
+//!    half gone. **Then the scheduler, then its settings**: choosing a scheduler sets the kernel's
+//!    defaults for them and for `nr_requests`. A setting that is as it was found is not written,
+//!    since the kernel does not take back every number that it shows.
+//! 3. **What somebody else changed meanwhile stays theirs**, and is said: a scheduler that is neither
+//!    ours nor the one found (then its settings stay too); a setting of a scheduler that we left in
+//!    place, or a line of iocost's, that is not what we made it.
+//! 4. **A device that is gone** took its settings along: nothing to do. Another one by the same name
+//!    is none of ours; the kernel numbers them (`diskseq`).
+
+use super::iocost::{self, DeviceNumber};
+use super::look::Scheduler;
+use super::place::{is_gone, read, read_number, write};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Keeps notes where they outlive us.
+pub trait Notes {
+    /// Notes how a disk is before it is changed for the first time.
+    ///
+    /// # Errors
+    /// When it cannot be kept. Then nothing is changed.
+    fn note_disk(&mut self, found: &FoundDisk) -> io::Result<()>;
+}
+
+/// A disk as it was found, and what we make of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundDisk {
+    /// Its kernel name.
+    pub name: String,
+    /// Its number.
+    pub number: DeviceNumber,
+    /// Which device of that name it is, where the kernel tells.
+    pub(super) sequence: Option<u64>,
+    /// Its folder in sysfs.
+    pub(super) folder: PathBuf,
+    /// Where the scheduler or its settings change.
+    pub(super) queue: Option<FoundQueue>,
+    /// Where iocost is set.
+    pub(super) cost: Option<FoundCost>,
+}
+
+/// A queue as it was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FoundQueue {
+    /// The scheduler that there was.
+    pub scheduler: String,
+    /// The one that we choose, which may be the same.
+    pub ours: String,
+    /// Its settings and the queue's, in the order in which they are given back.
+    pub settings: Vec<FoundSetting>,
+}
+
+/// A setting as it was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FoundSetting {
+    /// The file, below the queue's folder.
+    pub file: String,
+    /// What it said.
+    pub text: String,
+    /// What we write there; `None` where only the change of schedulers changes it.
+    pub ours: Option<String>,
+}
+
+/// Iocost's lines as they were found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FoundCost {
+    /// Where the cgroup tree is mounted.
+    pub mount: PathBuf,
+    /// Of `io.cost.qos`.
+    pub quality: Option<String>,
+    /// What we write there.
+    pub our_quality: String,
+    /// Of `io.cost.model`.
+    pub model: Option<String>,
+    /// What we write there.
+    pub our_model: String,
+}
+
+/// What came of giving a disk back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GivenBack {
+    /// Files that were brought back.
+    pub restored: usize,
+    /// What is somebody else's by now and was left, in words.
+    pub left: Vec<String>,
+    /// What could not be brought back, in words.
+    pub failed: Vec<String>,
+}
+
+impl GivenBack {
+    /// Counts a write. A device that vanished meanwhile is no failure (rule 4).
+    fn wrote(&mut self, what: &str, outcome: io::Result<()>) {
+        match outcome {
+            Ok(()) => self.restored += 1,
+            Err(error) if is_gone(&error) => {}
+            Err(error) => self.failed.push(format!("{what} stays changed: {error}")),
+        }
+    }
+}
+
+impl FoundDisk {
+    /// Where iocost's quality and model are kept.
+    pub(super) fn cost_files(cost: &FoundCost) -> [PathBuf; 2] {
+        ["io.cost.qos", "io.cost.model"].map(|file| cost.mount.join(file))
+    }
+
+    /// Whether the device that was noted is still there.
+    pub fn is_there(&self) -> bool {
+        let is_number = read_number(&self.folder.join("dev")) == Some(self.number);
+        is_number && read_number(&self.folder.join("diskseq")) == self.sequence
+    }
+
+    /// Gives everything back (rules 2 to 4). Fails for no device that is gone.
+    pub fn give_back(&self) -> GivenBack {
+        let mut given = GivenBack::default();
+        if !self.is_there() {
+            return given;
+        }
+        if let Some(cost) = &self.cost {
+            self.give_back_cost(cost, &mut given);
+        }
+        if let Some(queue) = &self.queue {
+            self.give_back_queue(queue, &mut given);
+        }
+        given
+    }
+
+    fn give_back_cost(&self, cost: &FoundCost, given: &mut GivenBack) {
+        let [quality_file, model_file] = Self::cost_files(cost);
+        let quality = iocost::quality_to_write(cost.quality.as_deref(), self.number);
+        let model = iocost::model_to_write(cost.model.as_deref(), self.number);
+        self.give_back_line(&quality_file, &cost.our_quality, &quality, given);
+        self.give_back_line(&model_file, &cost.our_model, &model, given);
+    }
+
+    fn give_back_line(&self, file: &Path, ours: &str, found: &str, given: &mut GivenBack) {
+        let what = || format!("{} of {}", file_name(file), self.name);
+        let text = match read(file) {
+            Ok(text) => text,
+            Err(error) => {
+                given.wrote(&what(), Err(error));
+                return;
+            }
+        };
+        // No line: the kernel never heard of our change.
+        let Some(line) = iocost::line_of(&text, self.number) else { return };
+        if iocost::says(line, found) {
+            return;
+        }
+        if !iocost::says(line, ours) {
+            given.left.push(format!("{} is somebody else's by now: {line}", what()));
+            return;
+        }
+        given.wrote(&what(), write(file, found));
+    }
+
+    fn give_back_queue(&self, queue: &FoundQueue, given: &mut GivenBack) {
+        let folder = self.folder.join("queue");
+        let file = folder.join("scheduler");
+        let current = match read(&file) {
+            Ok(text) => Scheduler::read(&text).map(|scheduler| scheduler.current),
+            Err(error) => {
+                given.wrote(&format!("the scheduler of {}", self.name), Err(error));
+                return;
+            }
+        };
+        let Some(current) = current else {
+            given.failed.push(format!("the scheduler of {} cannot be read", self.name));
+            return;
+        };
+        if current != queue.ours && current != queue.scheduler {
+            given.left.push(format!(
+                "the scheduler of {} is {current} by now, which is neither ours nor the one found \
+                 ({}): it stays, and its settings",
+                self.name, queue.scheduler
+            ));
+            return;
+        }
+        if current != queue.scheduler {
+            let what = format!("the scheduler of {}", self.name);
+            let written = write(&file, &queue.scheduler);
+            let is_failed = written.is_err();
+            given.wrote(&what, written);
+            if is_failed {
+                return;
+            }
+        }
+        let keeps_scheduler = queue.ours == queue.scheduler;
+        for setting in &queue.settings {
+            let path = folder.join(&setting.file);
+            let what = format!("{} of {}", setting.file, self.name);
+            let is = match read(&path) {
+                Ok(is) => is,
+                // A scheduler of another version of its module may have other settings.
+                Err(_) => continue,
+            };
+            if is == setting.text {
+                continue;
+            }
+            if keeps_scheduler && setting.ours.as_ref() != Some(&is) {
+                given.left.push(format!("{what} is somebody else's by now: {is}"));
+                continue;
+            }
+            given.wrote(&what, write(&path, &setting.text));
+        }
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+#[path = "found_tests.rs"]
+mod tests;

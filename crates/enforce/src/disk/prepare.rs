@@ -1,0 +1,358 @@
+//! Brings a disk to serve cgroups in the ratio of their weights. See docs/disk.md for what each
+//! setting is for, and what was measured without it.
+//!
+//! BFQ (Valente & Checconi 2010, and the kernel's own):
+//! 1. The scheduler first: choosing one sets the defaults of all the others.
+//! 2. `low_latency` 0: else whoever begins is served before all others for seconds, whatever its weight.
+//! 3. `slice_idle` 8 ms: a queue whose next request comes soon keeps its turn. With 0, a reader that
+//!    waits for each request loses its turn at each, and all get the same.
+//! 4. `strict_guarantees` 0: with 1, one queue at a time has requests on the device, and a device that
+//!    serves many at once idles.
+//! 5. `nr_requests` [`LEAST_REQUESTS`] at least, after the scheduler: a device of depth 1 gives 2, and
+//!    requests queue first come, first served before BFQ sees them.
+//!
+//! Iocost (Heo et al., *IOCost*, ASPLOS 2022):
+//! 6. The model first, a little below what was measured ([`SPEED_THOUSANDTHS`]): if requests wait on the
+//!    device and not in iocost, the device decides who is served.
+//! 7. The rate never rises above the model's ([`GREATEST_RATE`]), for the same reason, and falls to
+//!    [`LEAST_RATE`] where the device turns out slower than measured. On a device of less than
+//!    [`SHALLOW`] requests it stays: there, iocost takes the wait for a free place, which is how such
+//!    a device works, for a device that cannot follow, and would halve the rate of an idle one.
+//! 8. Latencies that count as too long are those of [`REQUESTS`] requests one after the other, and
+//!    [`LATENCIES`] of one alone: iocost's period is twice that, and in a period that is too short for
+//!    a few requests of each, nobody has a share; in one of a second, shares hold over many seconds.
+//!    Within the range of the kernel's own tables (`autop` in block/blk-iocost.c).
+//! 9. No BFQ below it: two that idle for different reasons.
+
+use super::found::{FoundCost, FoundDisk, FoundQueue, FoundSetting, GivenBack, Notes};
+use super::iocost::{self, Quality, Speed};
+use super::look::DiskFacts;
+use super::place::{Places, is_gone, read, write};
+use super::way::Way;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Rule 5: requests that BFQ sees at a time.
+const LEAST_REQUESTS: u32 = 128;
+/// Rule 6: of what was measured.
+const SPEED_THOUSANDTHS: u64 = 900;
+/// Rule 7: of the model's speed, in hundredths of a percent.
+const GREATEST_RATE: u32 = 10_000;
+/// Rule 7, in hundredths of a percent.
+const LEAST_RATE: u32 = 2500;
+/// Rule 7.
+const SHALLOW: u32 = 8;
+/// Rule 8, in hundredths of a percent.
+const PERCENTILE: u32 = 9500;
+/// Rule 8.
+const REQUESTS: u64 = 25;
+/// Rule 8.
+const LATENCIES: u64 = 4;
+/// Rule 8: the kernel's for its fastest kind of device.
+const LEAST_LATENCY_US: u64 = 5_000;
+/// Rule 8: the kernel's for its slowest.
+const GREATEST_LATENCY_US: u64 = 250_000;
+
+/// A disk that serves by weights until it is given back. Dropping it gives it back.
+#[derive(Debug)]
+pub struct PreparedDisk {
+    way: Way,
+    found: FoundDisk,
+    given_back: bool,
+}
+
+/// Why a disk could not be prepared. Whatever was changed by then was given back.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    /// It could not be noted how it was, so it was left so.
+    #[error("it cannot be kept how {name} was found, so it stays so")]
+    Note {
+        /// The disk.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is there no more.
+    #[error("{0} is gone")]
+    Gone(String),
+    /// The kernel did not take a setting.
+    #[error("{}: the kernel does not take `{text}`", path.display())]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// What was to be written.
+        text: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file cannot be read.
+    #[error("{} cannot be read", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The way needs what this disk, or this machine, has not.
+    #[error("{name} has no {what}")]
+    Missing {
+        /// The disk.
+        name: String,
+        /// What it lacks.
+        what: &'static str,
+    },
+}
+
+/// Makes a disk serve by weights. What is found is noted before anything is changed.
+///
+/// # Errors
+/// When it cannot be noted, the disk is gone, or the kernel does not take a setting; then the disk is
+/// as it was found.
+pub fn prepare(
+    places: &Places,
+    facts: &DiskFacts,
+    way: Way,
+    notes: &mut dyn Notes,
+) -> Result<PreparedDisk, PrepareError> {
+    let found = find(places, facts, &way)?;
+    if !found.is_there() {
+        return Err(PrepareError::Gone(facts.name.clone()));
+    }
+    let note = |source| PrepareError::Note { name: facts.name.clone(), source };
+    notes.note_disk(&found).map_err(note)?;
+    // From here on dropping it gives everything back.
+    let prepared = PreparedDisk { way, found, given_back: false };
+    prepared.set()?;
+    Ok(prepared)
+}
+
+impl PreparedDisk {
+    /// How its weights are enforced.
+    pub fn way(&self) -> &Way {
+        &self.way
+    }
+
+    /// As it was found.
+    pub fn found(&self) -> &FoundDisk {
+        &self.found
+    }
+
+    /// Whether it is there; a device that came back by the same name is another one.
+    pub fn is_there(&self) -> bool {
+        self.found.is_there()
+    }
+
+    /// What is not as it was set, in words: somebody changed it. Empty for a disk that is gone.
+    pub fn drift(&self) -> Vec<String> {
+        let mut drift = Vec::new();
+        if !self.is_there() {
+            return drift;
+        }
+        let mut differs = |file: &Path, is: &str, ours: &str| {
+            drift.push(format!("{} says `{is}`, not `{ours}`", file.display()));
+        };
+        if let Some(queue) = &self.found.queue {
+            let folder = self.found.folder.join("queue");
+            let file = folder.join("scheduler");
+            let scheduler = read(&file).ok().and_then(|text| super::Scheduler::read(&text));
+            match scheduler.map(|scheduler| scheduler.current) {
+                Some(current) if current == queue.ours => {
+                    for (name, least) in wanted(&self.way) {
+                        let file = folder.join(name);
+                        let is = read(&file).unwrap_or_default();
+                        if !least.allows(&is) {
+                            differs(&file, &is, &least.text());
+                        }
+                    }
+                }
+                current => differs(&file, current.as_deref().unwrap_or("?"), &queue.ours),
+            }
+        }
+        if let Some(cost) = &self.found.cost {
+            let ours = [&cost.our_quality, &cost.our_model];
+            for (file, ours) in FoundDisk::cost_files(cost).iter().zip(ours) {
+                let text = read(file).unwrap_or_default();
+                let line = iocost::line_of(&text, self.found.number).unwrap_or("nothing");
+                if line == "nothing" || !iocost::says(line, ours) {
+                    differs(file, line, ours);
+                }
+            }
+        }
+        drift
+    }
+
+    /// Gives everything back, at once and not when it is dropped. Weights of cgroups on the device
+    /// are theirs who wrote them, and should be taken back before.
+    pub fn give_back(mut self) -> GivenBack {
+        self.given_back = true;
+        self.found.give_back()
+    }
+
+    /// Rules 1 to 9.
+    fn set(&self) -> Result<(), PrepareError> {
+        if let Some(queue) = &self.found.queue {
+            let folder = self.found.folder.join("queue");
+            if queue.ours != queue.scheduler {
+                self.put(&folder.join("scheduler"), &queue.ours)?;
+            }
+            for (name, value) in wanted(&self.way) {
+                let path = folder.join(name);
+                let is = read(&path).map_err(|source| self.unreadable(&path, source))?;
+                if !value.allows(&is) {
+                    self.put(&path, &value.text())?;
+                }
+            }
+        }
+        if let Some(cost) = &self.found.cost {
+            let [quality, model] = FoundDisk::cost_files(cost);
+            self.put(&model, &cost.our_model)?;
+            self.put(&quality, &cost.our_quality)?;
+        }
+        Ok(())
+    }
+
+    fn put(&self, path: &Path, text: &str) -> Result<(), PrepareError> {
+        write(path, text).map_err(|source| match is_gone(&source) && !self.is_there() {
+            true => PrepareError::Gone(self.found.name.clone()),
+            false => PrepareError::Refused { path: path.to_owned(), text: text.to_owned(), source },
+        })
+    }
+
+    fn unreadable(&self, path: &Path, source: io::Error) -> PrepareError {
+        match is_gone(&source) && !self.is_there() {
+            true => PrepareError::Gone(self.found.name.clone()),
+            false => PrepareError::Unreadable { path: path.to_owned(), source },
+        }
+    }
+}
+
+impl Drop for PreparedDisk {
+    fn drop(&mut self) {
+        if self.given_back {
+            return;
+        }
+        let given = self.found.give_back();
+        for why in given.left.iter().chain(&given.failed) {
+            tracing::warn!("{why}");
+        }
+    }
+}
+
+/// What a setting has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    Exactly(u32),
+    AtLeast(u32),
+}
+
+impl Wanted {
+    fn allows(self, is: &str) -> bool {
+        match (self, is.parse::<u32>()) {
+            (Wanted::Exactly(value), Ok(is)) => is == value,
+            (Wanted::AtLeast(value), Ok(is)) => is >= value,
+            (_, Err(_)) => false,
+        }
+    }
+
+    fn text(self) -> String {
+        let (Wanted::Exactly(value) | Wanted::AtLeast(value)) = self;
+        value.to_string()
+    }
+}
+
+/// Settings of the queue that a way wants, in the order in which they are set (rules 2 to 5).
+fn wanted(way: &Way) -> Vec<(&'static str, Wanted)> {
+    match way {
+        Way::Bfq => vec![
+            ("iosched/low_latency", Wanted::Exactly(0)),
+            ("iosched/slice_idle_us", Wanted::Exactly(8000)),
+            ("iosched/strict_guarantees", Wanted::Exactly(0)),
+            ("nr_requests", Wanted::AtLeast(LEAST_REQUESTS)),
+        ],
+        Way::Iocost(_) => Vec::new(),
+    }
+}
+
+/// Reads what is to be noted.
+fn find(places: &Places, facts: &DiskFacts, way: &Way) -> Result<FoundDisk, PrepareError> {
+    let missing = |what| PrepareError::Missing { name: facts.name.clone(), what };
+    let folder = places.sys.join("class/block").join(&facts.name);
+    let scheduler = facts.scheduler.as_ref().ok_or_else(|| missing("scheduler to choose"));
+    let (queue, cost) = match way {
+        Way::Bfq => (Some(find_queue(&folder, &scheduler?.current, "bfq", way)), None),
+        Way::Iocost(speed) => {
+            // Rule 9. Without a scheduler there is none to replace.
+            let replaces = scheduler.is_ok_and(|scheduler| scheduler.current == "bfq");
+            let queue = replaces.then(|| find_queue(&folder, "bfq", "none", way));
+            let mount = places.cgroups.clone().ok_or_else(|| missing("cgroup v2 tree"))?;
+            let (quality, model) = cost_lines(speed, facts);
+            let found = FoundCost {
+                mount,
+                quality: facts.cost.0.clone(),
+                our_quality: quality,
+                model: facts.cost.1.clone(),
+                our_model: model,
+            };
+            (queue, Some(found))
+        }
+    };
+    Ok(FoundDisk {
+        name: facts.name.clone(),
+        number: facts.number,
+        sequence: facts.sequence,
+        folder,
+        queue,
+        cost,
+    })
+}
+
+/// Rules 6 to 8.
+fn cost_lines(speed: &Speed, facts: &DiskFacts) -> (String, String) {
+    let latency = |alone_us: u64, requests_a_second: u64| {
+        let in_turn_us = REQUESTS * 1_000_000 / requests_a_second.max(1);
+        let least_us = alone_us.saturating_mul(LATENCIES).max(in_turn_us);
+        least_us.clamp(LEAST_LATENCY_US, GREATEST_LATENCY_US)
+    };
+    let is_shallow = facts.hardware_depth.is_some_and(|depth| depth < SHALLOW);
+    let quality = Quality {
+        read_percentile: PERCENTILE,
+        read_latency_us: latency(speed.read_latency_us, speed.model.rrandiops),
+        write_percentile: PERCENTILE,
+        write_latency_us: latency(speed.write_latency_us, speed.model.wrandiops),
+        least_rate: if is_shallow { GREATEST_RATE } else { LEAST_RATE },
+        greatest_rate: GREATEST_RATE,
+    };
+    let model = speed.model.scaled(SPEED_THOUSANDTHS);
+    (quality.line(facts.number), model.line(facts.number))
+}
+
+fn find_queue(folder: &Path, scheduler: &str, ours: &str, way: &Way) -> FoundQueue {
+    let folder = folder.join("queue");
+    let mut files: Vec<String> = Vec::new();
+    if scheduler == ours {
+        files.extend(wanted(way).iter().map(|(file, _)| (*file).to_owned()));
+    } else {
+        // All that goes with the scheduler. The queue's own first: they are few and matter most.
+        files.extend(["nr_requests", "async_depth", "wbt_lat_usec"].map(str::to_owned));
+        let entries = std::fs::read_dir(folder.join("iosched")).into_iter().flatten().flatten();
+        let mut settings: Vec<String> = entries
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .map(|name| format!("iosched/{name}"))
+            .collect();
+        settings.sort_unstable();
+        files.extend(settings);
+    }
+    let settings = files
+        .into_iter()
+        .filter_map(|file| {
+            // What cannot be read (wbt where it is off) cannot be given back.
+            let text = read(&folder.join(&file)).ok()?;
+            let wanted = wanted(way).into_iter().find(|(name, _)| *name == file);
+            let ours = wanted
+                .filter(|_| scheduler == ours)
+                .map(|(_, value)| if value.allows(&text) { text.clone() } else { value.text() });
+            Some(FoundSetting { file, text, ours })
+        })
+        .collect();
+    FoundQueue { scheduler: scheduler.to_owned(), ours: ours.to_owned(), settings }
+}
