@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The reclaimer on a real kernel, in the lab, as root, on a disk of a known speed: crates/enforce/tests/memory.rs. One line
-# a test. 200 s in the lab.
+# a test. 161 s in the lab.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 log=$(mktemp) || exit 1

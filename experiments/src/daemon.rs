@@ -37,13 +37,26 @@ pub(crate) struct Setup {
     pub seed: u64,
     /// Whether who waits for a lock lends its tickets.
     pub transfers: bool,
+    /// How memory is shared; as allotd does by itself where nothing is said.
+    pub memory: Option<Memory>,
+}
+
+/// How an own allotd shares memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    /// As its `--memory-policy`.
+    pub policy: &'static str,
+    /// What all clients may have together, in MiB.
+    pub limit_mib: u64,
+    /// As its `--guest-memory`.
+    pub guests: Option<&'static str>,
 }
 
 impl Setup {
     /// As the options say.
     pub fn of(options: &RunOptions) -> Setup {
         let RunOptions { policy, quantum_ms, seed, .. } = *options;
-        Setup { policy, quantum_ms, seed, transfers: true }
+        Setup { policy, quantum_ms, seed, transfers: true, memory: None }
     }
 }
 
@@ -91,6 +104,13 @@ impl Daemon {
         option("--cpus", show_cpus(cpus).as_ref());
         if let Some(enforcer) = &options.enforcer {
             option("--enforcer", enforcer.as_ref());
+        }
+        if let Some(memory) = setup.memory {
+            option("--memory-policy", memory.policy.as_ref());
+            option("--memory-limit", format!("{}M", memory.limit_mib).as_ref());
+            if let Some(guests) = memory.guests {
+                option("--guest-memory", guests.as_ref());
+            }
         }
         if options.shares_the_machine() {
             // A policy that names nobody: it manages whom we give it.

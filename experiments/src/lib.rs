@@ -17,6 +17,7 @@ mod disk_loads;
 mod error;
 mod expected;
 mod graph;
+mod guest_memory;
 mod hierarchy;
 mod insulation;
 mod interrupt;
@@ -25,6 +26,9 @@ mod latency;
 mod loads;
 mod locks;
 mod machine;
+mod memory_load;
+mod memory_policies;
+mod memory_shares;
 mod mtr_ls;
 mod nice;
 mod options;
@@ -77,7 +81,7 @@ pub struct ExperimentInfo {
     pub own_allotd: bool,
 }
 
-const LIST: [ExperimentInfo; 9] = [
+const LIST: [ExperimentInfo; 12] = [
     hierarchy::INFO,
     rre::INFO,
     insulation::INFO,
@@ -87,6 +91,9 @@ const LIST: [ExperimentInfo; 9] = [
     spawn::INFO,
     inversion::INFO,
     mtr_ls::INFO,
+    memory_shares::INFO,
+    memory_policies::INFO,
+    guest_memory::INFO,
 ];
 
 /// Every experiment.
@@ -115,7 +122,9 @@ pub fn run(
     }
     let cpus = match (&options.cpus, name) {
         (Some(cpus), _) => cpus::usable(cpus)?,
-        (None, "cpu-hierarchy") => allowed_cpus()?,
+        (None, "cpu-hierarchy" | "memory-shares" | "memory-policies" | "guest-memory") => {
+            allowed_cpus()?
+        }
         // The papers' machines had one CPU, and on several no two processes can have 4:1.
         (None, _) => allowed_cpus()?.split_off(allowed_cpus()?.len() - 1),
     };
@@ -146,6 +155,9 @@ pub fn run(
         "compile" => compile::run,
         "spawn" => spawn::run,
         "inversion" => inversion::run,
+        "memory-shares" => memory_shares::run,
+        "memory-policies" => memory_policies::run,
+        "guest-memory" => guest_memory::run,
         _ => mtr_ls::run,
     };
     experiment(&mut bench)

@@ -5,7 +5,8 @@
 mod common;
 
 use allot_enforce::memory::{
-    Body, MemoryClient, MemoryError, MemorySample, ReclaimOptions, Reclaimer,
+    Body, MemoryClient, MemoryError, MemoryMeans, MemorySample, ReclaimOptions, Reclaimer,
+    memory_means,
 };
 use common::{Prey, eventually};
 use ledger::CurrencyId;
@@ -389,9 +390,10 @@ fn without_pressure_to_wake_it_it_looks_by_itself() {
 #[test]
 fn memory_is_paged_out_of_processes() {
     let Some(lab) = Lab::here("memory_is_paged_out_of_processes") else { return };
-    let mut options = ReclaimOptions::new(Some(lab.top.clone()), Box::new(InverseLottery::new(1)));
-    options.margin_bytes = Some(256 << 10);
-    let reclaimer = Reclaimer::start(options).expect("a reclaimer");
+    let means = |top| memory_means(top).expect("we are root");
+    assert_eq!(means(Some(&lab.top)), MemoryMeans::Groups);
+    assert_eq!(means(Some(&lab.disk)), MemoryMeans::Processes, "no cgroup");
+    let reclaimer = lab.reclaimer(ReclaimName::InverseLottery);
     let readers = [lab.reader(0, "map-at-random"), lab.reader(1, "map-at-random")];
     let client = |index: usize, guaranteed_bytes| {
         let handle = ProcessHandle::open(readers[index].pid()).expect("it lives");
@@ -415,6 +417,34 @@ fn memory_is_paged_out_of_processes() {
     assert!(taken(1) > taken(0));
     drop(readers);
     eventually("they are gone", || reclaimer.sample().iter().all(|it| it.held_bytes.is_none()));
+}
+
+/// Without a top it is the machine that can be short, and it is only under pressure. Of 1 TiB to be kept free some is
+/// always lacking; the pressure is what four readers in eight MiB make.
+#[test]
+fn the_machine_counts_under_pressure_only() {
+    let Some(lab) = Lab::here("the_machine_counts_under_pressure_only") else { return };
+    let mut options = ReclaimOptions::new(None, Box::new(InverseLottery::new(1)));
+    options.headroom_bytes = Some(1 << 40);
+    options.quiet_ns = 500_000_000;
+    let reclaimer = Reclaimer::start(options).expect("a reclaimer");
+    assert_eq!(reclaimer.woken_by(), Ok(Path::new("/proc/pressure/memory")));
+    let holder = lab.process(0, &["hold", &MIB.to_string()]);
+    reclaimer.follow(vec![lab.client(0, 1, 0)]).expect("clients");
+    eventually("it looks", || reclaimer.totals().rounds >= 5);
+    assert_eq!(reclaimer.totals().draws, 0, "{:?}", reclaimer.totals());
+    drop(holder);
+    let readers = four_readers(&lab, &reclaimer, true);
+    eventually("it takes", || reclaimer.totals().taken_bytes > MIB);
+    let totals = reclaimer.totals();
+    assert!(totals.woken > 0 && totals.shortfall_bytes > 1 << 39, "{totals:?}");
+    drop(readers);
+    // Without pressure it ends, though as much is lacking.
+    common::within_seconds(60, "it rests", || {
+        let before = reclaimer.totals().rounds;
+        std::thread::sleep(Duration::from_secs(3));
+        reclaimer.totals().rounds - before <= 4
+    });
 }
 
 /// What is not in memory cannot be taken, and that is said and not tried all the time.

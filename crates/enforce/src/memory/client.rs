@@ -76,18 +76,21 @@ impl Client {
         let account = account.unwrap_or_default();
         let holding = match body {
             Body::Processes(handles) => Holding::Processes(Processes::new(handles, page_bytes)),
-            // It may go at any time, so also before this.
-            Body::Group(path) if !path.exists() => Holding::Nowhere,
-            Body::Group(path) => {
-                let group = Group::open(&path)?;
-                if !group.can_reclaim() {
-                    return Err(MemoryError::NoReclaim(path));
-                }
-                Holding::Group(group)
-            }
+            Body::Group(path) => match Group::open(&path) {
+                Ok(group) if group.can_reclaim() => Holding::Group(group),
+                // It may go at any time, so also before this.
+                _ if !path.exists() => Holding::Nowhere,
+                Ok(_) => return Err(MemoryError::NoReclaim(path)),
+                Err(why) => return Err(why),
+            },
         };
         let planned = Planned { id, key, tickets, guaranteed_bytes, guest };
         Ok(Client { planned, holding, gone: AtomicBool::new(false), account })
+    }
+
+    /// Whether it is a cgroup.
+    pub fn is_group(&self) -> bool {
+        matches!(self.holding, Holding::Group(_))
     }
 
     /// What it holds, in bytes; `None` when it is gone or cannot be read.

@@ -8,6 +8,29 @@
 //! So there is nothing to give back, whatever becomes of us.
 //!
 //! See docs/memory.md.
+//!
+//! ```no_run
+//! # use ledger::CurrencyId;
+//! use allot_enforce::memory::{Body, MemoryClient, MemoryError, ReclaimOptions, Reclaimer};
+//! use policy::MinFunding;
+//!
+//! # fn share(id: CurrencyId) -> Result<(), MemoryError> {
+//! let options = ReclaimOptions::new(Some("/sys/fs/cgroup/users".into()), Box::new(MinFunding::default()));
+//! let reclaimer = Reclaimer::start(options)?;
+//! reclaimer.follow(vec![MemoryClient {
+//!     id,
+//!     key: id.0,
+//!     tickets: 3 << 40,
+//!     guaranteed_bytes: 2 << 20,
+//!     guest: false,
+//!     body: Body::Group("/sys/fs/cgroup/users/ann".into()),
+//! }])?;
+//! for client in reclaimer.sample() {
+//!     println!("{}: holds {:?}, lost {}", client.key, client.held_bytes, client.taken_bytes);
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 mod client;
 mod error;
@@ -36,7 +59,7 @@ pub struct ReclaimOptions {
     pub policy: Box<dyn Reclaim>,
     /// What is kept free, in bytes; a sixteenth of what there is, 256 KiB to 64 MiB, where nothing is said.
     pub headroom_bytes: Option<u64>,
-    /// What a client with a guarantee keeps besides, in bytes, since the kernel's own counts are not exact; where
+    /// What a cgroup keeps besides its guarantee, in bytes, since the kernel's counts of cgroups are not exact; where
     /// nothing is said, 64 pages for each CPU (up to 16) and 64 more.
     pub margin_bytes: Option<u64>,
     /// Between two rounds while memory is short, in ns, above 0. Usually 10 ms.
@@ -149,7 +172,7 @@ impl std::fmt::Display for MemoryMeans {
 /// By what means memory can be taken from those under a cgroup, and failing that (or without one) from processes.
 ///
 /// # Errors
-/// When neither works: why not the latter.
+/// When neither works: why not the latter. (It needs CAP_SYS_NICE.)
 pub fn memory_means(top: Option<&Path>) -> Result<MemoryMeans, MemoryError> {
     let group = top.and_then(|top| group::Group::open(top).ok());
     if group.is_some_and(|group| group.can_reclaim()) {

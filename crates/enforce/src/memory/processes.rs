@@ -227,11 +227,14 @@ fn advise(pidfd: BorrowedFd<'_>, start: u64, length: u64) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Whether the kernel has the call and lets us use it: tried, on a page of our own that is not there.
+/// Whether the kernel has the call (tried, for no page of our own) and lets us use it for others (CAP_SYS_NICE).
 pub(super) fn advice_works() -> io::Result<()> {
+    let capable = rustix::thread::capabilities(None)?;
+    if !capable.effective.contains(rustix::thread::CapabilitySet::SYS_NICE) {
+        return Err(rustix::io::Errno::PERM.into());
+    }
     let pid = rustix::process::getpid();
     let own = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
-    // Nothing is asked for: no range has a length.
     advise(own.as_fd(), 0, 0)
 }
 

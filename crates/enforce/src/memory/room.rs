@@ -3,8 +3,8 @@
 //! 1. **A cgroup with a limit** (`memory.max`, `memory.high`; the one at the top, and each around it): its room is the
 //!    limit less what it holds. All that is in it is looked at as the clients', so any lack of it counts.
 //! 2. **The machine**: its room is what is free above the high watermarks of its zones, below which the kernel
-//!    starts to take pages by its own choice. Of a zone only what an ordinary allocation may use. The kernel
-//!    fills free memory with files on purpose and takes it back from whoever has it, clients or not, so a lack there
+//!    starts to take pages by its own choice. Of a zone only what an ordinary allocation may use. (What is free and
+//!    does not count is read once a second, as the limits are; what is free, each time.) The kernel fills free memory with files on purpose and takes it back from whoever has it, clients or not, so a lack there
 //!    counts only under pressure (rule 3 of [`reclaimer`](super::reclaimer)).
 //! 3. **The shortfall** is the greatest of (headroom − room).
 
@@ -13,13 +13,40 @@ use super::group::Group;
 use super::size::headroom_bytes;
 use std::path::Path;
 
+/// Limits are read again after so long: who sets them does so seldom.
+const LIMITS_NS: u64 = 1_000_000_000;
+
 /// Where room is looked for.
 #[derive(Debug)]
 pub(super) struct Room {
-    limited: Vec<Group>,
+    limited: Vec<Limited>,
+    /// When the limits were read, and when the zones.
+    limits_ns: Option<u64>,
+    zones_ns: Option<u64>,
+    zones: Zones,
     /// In place of what [`headroom_bytes`] says.
     headroom_bytes: Option<u64>,
     page_bytes: u64,
+}
+
+/// A cgroup, and its limit, if it has one.
+#[derive(Debug)]
+struct Limited {
+    group: Group,
+    limit_bytes: Option<u64>,
+}
+
+impl Limited {
+    fn read(&mut self) {
+        let limits = ["memory.max", "memory.high"].map(|file| self.group.limit_bytes(file));
+        self.limit_bytes = limits.into_iter().flatten().min();
+    }
+
+    /// The limit, and the room below it. A cgroup that is gone, or cannot be read, limits nobody.
+    fn room(&self) -> Option<(u64, u64)> {
+        let limit = self.limit_bytes?;
+        Some((limit, limit.saturating_sub(self.group.held_bytes().ok()?)))
+    }
 }
 
 impl Room {
@@ -32,30 +59,46 @@ impl Room {
         headroom_bytes: Option<u64>,
         page_bytes: u64,
     ) -> Result<Room, MemoryError> {
-        let mut limited = Vec::new();
+        let mut groups = Vec::new();
         if let Some(top) = top {
-            limited.push(Group::open(top)?);
+            groups.push(Group::open(top)?);
             // Up to the root of the tree, which holds everything and has no controller's files.
             let around = top.ancestors().skip(1).map_while(|path| Group::open(path).ok());
-            limited.extend(around);
+            groups.extend(around);
         }
-        Ok(Room { limited, headroom_bytes, page_bytes })
+        let limited = groups.into_iter().map(|group| Limited { group, limit_bytes: None });
+        Ok(Room {
+            limited: limited.collect(),
+            limits_ns: None,
+            zones_ns: None,
+            zones: Zones::default(),
+            headroom_bytes,
+            page_bytes,
+        })
     }
 
     /// The cgroup at the top.
     pub fn top(&self) -> Option<&Group> {
-        self.limited.first()
+        self.limited.first().map(|limited| &limited.group)
     }
 
     /// What is lacking now, in bytes; of the machine only `under_pressure`.
-    pub fn shortfall_bytes(&self, under_pressure: bool) -> u64 {
-        // A cgroup that is gone, or cannot be read, limits nobody.
-        let cgroups = self.limited.iter().filter_map(|group| {
-            let limits = ["memory.max", "memory.high"].map(|file| group.limit_bytes(file));
-            let limit = limits.into_iter().flatten().min()?;
-            Some((limit, limit.saturating_sub(group.held_bytes().ok()?)))
-        });
-        let machine = under_pressure.then(|| machine(self.page_bytes)).flatten();
+    pub fn shortfall_bytes(&mut self, now_ns: u64, under_pressure: bool) -> u64 {
+        let is_due = |at: Option<u64>| at.is_none_or(|at| now_ns.saturating_sub(at) >= LIMITS_NS);
+        if is_due(self.limits_ns) {
+            self.limited.iter_mut().for_each(Limited::read);
+            self.limits_ns = Some(now_ns);
+        }
+        if under_pressure && is_due(self.zones_ns) {
+            // Where it cannot be read, nothing is lacking of no memory.
+            self.zones = std::fs::read_to_string("/proc/zoneinfo")
+                .map(|text| parse_zones(&text, self.page_bytes))
+                .unwrap_or_default();
+            self.zones_ns = Some(now_ns);
+        }
+        let cgroups = self.limited.iter().filter_map(Limited::room);
+        let machine = (under_pressure && self.zones.managed_bytes > 0)
+            .then(|| (self.zones.managed_bytes, self.zones.room_bytes(free_bytes())));
         cgroups
             .chain(machine)
             .map(|(of, room)| {
@@ -66,10 +109,24 @@ impl Room {
     }
 }
 
-/// All memory, and the room in it, in bytes.
-fn machine(page_bytes: u64) -> Option<(u64, u64)> {
-    let (managed, room) = parse_zones(&std::fs::read_to_string("/proc/zoneinfo").ok()?);
-    Some((managed * page_bytes, room * page_bytes))
+/// What is free on the machine, in bytes.
+fn free_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.freeram * u64::from(info.mem_unit)
+}
+
+/// What all zones of the machine come to.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Zones {
+    managed_bytes: u64,
+    /// Free, but below a watermark, or kept from ordinary allocations.
+    kept_bytes: u64,
+}
+
+impl Zones {
+    fn room_bytes(&self, free_bytes: u64) -> u64 {
+        free_bytes.saturating_sub(self.kept_bytes)
+    }
 }
 
 /// One zone of /proc/zoneinfo, in pages.
@@ -83,13 +140,13 @@ struct Zone {
 }
 
 impl Zone {
-    fn room(&self) -> u64 {
-        self.free.saturating_sub(self.high.saturating_add(self.protection))
+    fn kept(&self) -> u64 {
+        self.free.min(self.high.saturating_add(self.protection))
     }
 }
 
-/// What all zones manage, and the room in them, in pages (rule 2).
-fn parse_zones(text: &str) -> (u64, u64) {
+/// Rule 2.
+fn parse_zones(text: &str, page_bytes: u64) -> Zones {
     let mut zones: Vec<Zone> = Vec::new();
     for line in text.lines() {
         if line.starts_with("Node ") {
@@ -110,7 +167,10 @@ fn parse_zones(text: &str) -> (u64, u64) {
             zone.protection = last.and_then(|word| word.trim().parse().ok()).unwrap_or(0);
         }
     }
-    zones.iter().fold((0, 0), |(managed, room), zone| (managed + zone.managed, room + zone.room()))
+    Zones {
+        managed_bytes: zones.iter().map(|zone| zone.managed * page_bytes).sum(),
+        kept_bytes: zones.iter().map(|zone| zone.kept() * page_bytes).sum(),
+    }
 }
 
 #[cfg(test)]
@@ -156,23 +216,32 @@ Node 0, zone  Movable
 
     #[test]
     fn room_is_what_is_free_above_the_high_watermarks() {
-        // 3840 − 99 − 1934 of the first, 5000 − 3000 of the second.
-        assert_eq!(parse_zones(ZONES), (503_840, 1807 + 2000));
-        assert_eq!(parse_zones(&ZONES.replace("free     5000", "free     2999")).1, 1807);
-        assert_eq!(parse_zones(""), (0, 0));
+        let zones = |text: &str| parse_zones(text, 4096);
+        let pages = |managed: u64, kept: u64| Zones {
+            managed_bytes: managed * 4096,
+            kept_bytes: kept * 4096,
+        };
+        // Of 3840 pages 99 + 1934 do not count, of 5000 pages 3000 do not.
+        assert_eq!(zones(ZONES), pages(503_840, 2033 + 3000));
+        assert_eq!(zones(ZONES).room_bytes(8840 * 4096), (1807 + 2000) * 4096);
+        let low = ZONES.replace("free     5000", "free     2999");
+        assert_eq!(zones(&low).room_bytes(6839 * 4096), 1807 * 4096);
+        assert_eq!(zones(""), Zones::default());
     }
 
     #[test]
     fn this_machine_has_zones() {
-        let (all, room) = machine(4096).expect("it is Linux");
-        assert!(all > 16 << 20 && room < all, "{room} of {all}");
+        let text = std::fs::read_to_string("/proc/zoneinfo").expect("it is Linux");
+        let zones = parse_zones(&text, 4096);
+        let room = zones.room_bytes(free_bytes());
+        assert!(zones.managed_bytes > 16 << 20 && room < zones.managed_bytes, "{zones:?} {room}");
     }
 
     #[test]
     fn without_a_top_only_the_machine_counts_and_only_under_pressure() {
-        let room = Room::new(None, Some(1 << 62), 4096).expect("nothing to open");
-        assert_eq!(room.shortfall_bytes(false), 0);
-        let lacking = room.shortfall_bytes(true);
+        let mut room = Room::new(None, Some(1 << 62), 4096).expect("nothing to open");
+        assert_eq!(room.shortfall_bytes(0, false), 0);
+        let lacking = room.shortfall_bytes(0, true);
         assert!(lacking > 1 << 61 && lacking <= 1 << 62, "{lacking}");
     }
 }

@@ -7,9 +7,10 @@
 //!    pages) to 64 MiB, is kept free. What clients take between two rounds comes from there, so the kernel need not
 //!    choose losers itself.
 //! 3. **Margin**. The kernel's count of what a cgroup holds is ahead of the pages by at most 64 for each CPU, and
-//!    it takes up to 64 more than it is asked for. So who has a guarantee is left alone until it holds that much
-//!    more than its guarantee: only then is no page of the guarantee touched. CPUs beyond 16 do not count: a client
-//!    is rarely charged on more at once, and what is ahead there is the count alone.
+//!    it takes up to 64 more than it is asked for. So a cgroup is left alone until it holds that much more than its
+//!    guarantee: only then no page of the guarantee is touched; and of one without a guarantee that holds no more, most
+//!    is not there, so that asking costs much and brings nothing. CPUs beyond 16 do not count: a client is rarely
+//!    charged on more at once.
 //! 4. **Backing off**. From whom less could be taken than was asked for (then the kernel has tried 16 times), nothing
 //!    is asked for 20 ms, then for twice as long each time, up to 2 s, until all could be; where nothing could be
 //!    taken from anybody, up to 160 ms, since others may come.
@@ -43,7 +44,7 @@ pub(super) fn headroom_bytes(of_bytes: u64) -> u64 {
     (of_bytes / HEADROOM_PART).clamp(least, most)
 }
 
-/// What a client with a guarantee keeps besides, in bytes, on so many CPUs (rule 3).
+/// What a cgroup keeps besides its guarantee, in bytes, on so many CPUs (rule 3).
 pub(super) fn margin_bytes(cpus: u64, page_bytes: u64) -> u64 {
     (cpus.min(MARGIN_CPUS) + 1) * CHARGE_PAGES * page_bytes
 }
@@ -69,7 +70,12 @@ impl Backoff {
 
     /// Whether it is left alone now.
     pub fn waits(&self, now_ns: u64) -> bool {
-        now_ns < self.until_ns
+        self.left_ns(now_ns) > 0
+    }
+
+    /// For how long it is left alone.
+    pub fn left_ns(&self, now_ns: u64) -> u64 {
+        self.until_ns.saturating_sub(now_ns)
     }
 }
 

@@ -88,20 +88,24 @@ impl Worker {
             }
             self.follow();
             self.round(begin_ns);
+            let end_ns = now_ns();
             let pause_ns = if self.is_working(begin_ns) {
-                self.period_ns.saturating_sub(now_ns() - begin_ns)
+                let until_due_ns = (begin_ns + self.period_ns).saturating_sub(end_ns);
+                until_due_ns.max(self.nobody.left_ns(end_ns))
+            } else if self.pressure.is_some() {
+                LOOK_NS.0
             } else {
-                if self.pressure.is_some() { LOOK_NS.0 } else { LOOK_NS.1 }
+                LOOK_NS.1
             };
             self.sleep(pause_ns);
         }
     }
 
-    /// Rule 2: until nothing was lacking for a while.
+    /// Rule 2: until nothing was lacking for a while. Where nobody is followed there is nothing to do.
     fn is_working(&self, now_ns: u64) -> bool {
         let lately =
             |at: Option<u64>| at.is_some_and(|at| now_ns.saturating_sub(at) < self.quiet_ns);
-        lately(self.short_ns) || lately(self.pressed_ns)
+        !self.clients.is_empty() && (lately(self.short_ns) || lately(self.pressed_ns))
     }
 
     /// Until something wakes us, or so long.
@@ -147,7 +151,11 @@ impl Worker {
 
     fn round(&mut self, begin_ns: u64) {
         let pressed = self.pressed_ns.is_some_and(|at| begin_ns.saturating_sub(at) < self.quiet_ns);
-        let mut lacking_bytes = self.room.shortfall_bytes(pressed);
+        // Where nobody is followed nothing need be known.
+        let mut lacking_bytes = match self.clients.is_empty() {
+            true => 0,
+            false => self.room.shortfall_bytes(begin_ns, pressed),
+        };
         let (mut draws, mut taken_bytes) = (0, 0);
         let shortfall_bytes = lacking_bytes;
         if lacking_bytes > 0 {
@@ -245,7 +253,7 @@ impl Worker {
                 continue;
             }
             let planned = &client.planned;
-            let margin = if planned.guaranteed_bytes > 0 { self.margin_bytes } else { 0 };
+            let margin = if client.is_group() { self.margin_bytes } else { 0 };
             let held_bytes = known.held_bytes.min(policy::reclaim::MAX_HELD_BYTES);
             self.places.push(place);
             self.holders.push(Holder {
