@@ -211,6 +211,8 @@ fn iocost_of_an_administrator_comes_back() {
         for way in WAYS {
             let facts = look(&disk.name).expect("it is there");
             let (prepared, _) = lab.prepare(&facts, way);
+            let now = facts_of(&disk).cost.0.expect("a line");
+            assert_eq!(now.contains("enable=0"), way == Way::Bfq, "one at a time: {now}");
             drop(prepared);
             assert_eq!(lab.picture(&disk), before, "{}", way.name());
         }

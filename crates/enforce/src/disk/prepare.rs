@@ -11,18 +11,20 @@
 //! 5. `nr_requests` [`LEAST_REQUESTS`] at least, after the scheduler: a device of depth 1 gives 2, and
 //!    requests queue first come, first served before BFQ sees them.
 //!
+//! 6. No iocost beside it, which would hold back by weights of its own.
+//!
 //! Iocost (Heo et al., *IOCost*, ASPLOS 2022):
-//! 6. The model first, a little below what was measured ([`SPEED_THOUSANDTHS`]): if requests wait on the
+//! 7. The model first, a little below what was measured ([`SPEED_THOUSANDTHS`]): if requests wait on the
 //!    device and not in iocost, the device decides who is served.
-//! 7. The rate never rises above the model's ([`GREATEST_RATE`]), for the same reason, and falls to
+//! 8. The rate never rises above the model's ([`GREATEST_RATE`]), for the same reason, and falls to
 //!    [`LEAST_RATE`] where the device turns out slower than measured. On a device of less than
 //!    [`SHALLOW`] requests it stays: there, iocost takes the wait for a free place, which is how such
 //!    a device works, for a device that cannot follow, and would halve the rate of an idle one.
-//! 8. Latencies that count as too long are those of [`REQUESTS`] requests one after the other, and
+//! 9. Latencies that count as too long are those of [`REQUESTS`] requests one after the other, and
 //!    [`LATENCIES`] of one alone: iocost's period is twice that, and in a period that is too short for
 //!    a few requests of each, nobody has a share; in one of a second, shares hold over many seconds.
 //!    Within the range of the kernel's own tables (`autop` in block/blk-iocost.c).
-//! 9. No BFQ below it: two that idle for different reasons.
+//! 10. No BFQ below it: two that idle for different reasons.
 
 use super::found::{FoundCost, FoundDisk, FoundQueue, FoundSetting, GivenBack, Notes};
 use super::iocost::{self, Quality, Speed};
@@ -34,23 +36,23 @@ use std::path::{Path, PathBuf};
 
 /// Rule 5: requests that BFQ sees at a time.
 const LEAST_REQUESTS: u32 = 128;
-/// Rule 6: of what was measured.
+/// Rule 7: of what was measured.
 const SPEED_THOUSANDTHS: u64 = 900;
-/// Rule 7: of the model's speed, in hundredths of a percent.
+/// Rule 8: of the model's speed, in hundredths of a percent.
 const GREATEST_RATE: u32 = 10_000;
-/// Rule 7, in hundredths of a percent.
-const LEAST_RATE: u32 = 2500;
-/// Rule 7.
-const SHALLOW: u32 = 8;
 /// Rule 8, in hundredths of a percent.
+const LEAST_RATE: u32 = 2500;
+/// Rule 8.
+const SHALLOW: u32 = 8;
+/// Rule 9, in hundredths of a percent.
 const PERCENTILE: u32 = 9500;
-/// Rule 8.
+/// Rule 9.
 const REQUESTS: u64 = 25;
-/// Rule 8.
+/// Rule 9.
 const LATENCIES: u64 = 4;
-/// Rule 8: the kernel's for its fastest kind of device.
+/// Rule 9: the kernel's for its fastest kind of device.
 const LEAST_LATENCY_US: u64 = 5_000;
-/// Rule 8: the kernel's for its slowest.
+/// Rule 9: the kernel's for its slowest.
 const GREATEST_LATENCY_US: u64 = 250_000;
 
 /// A disk that serves by weights until it is given back. Dropping it gives it back.
@@ -169,8 +171,9 @@ impl PreparedDisk {
             }
         }
         if let Some(cost) = &self.found.cost {
-            let ours = [&cost.our_quality, &cost.our_model];
+            let ours = [Some(&cost.our_quality), cost.our_model.as_ref()];
             for (file, ours) in FoundDisk::cost_files(cost).iter().zip(ours) {
+                let Some(ours) = ours else { continue };
                 let text = read(file).unwrap_or_default();
                 let line = iocost::line_of(&text, self.found.number).unwrap_or("nothing");
                 if line == "nothing" || !iocost::says(line, ours) {
@@ -188,7 +191,7 @@ impl PreparedDisk {
         self.found.give_back()
     }
 
-    /// Rules 1 to 9.
+    /// All rules.
     fn set(&self) -> Result<(), PrepareError> {
         if let Some(queue) = &self.found.queue {
             let folder = self.found.folder.join("queue");
@@ -205,7 +208,9 @@ impl PreparedDisk {
         }
         if let Some(cost) = &self.found.cost {
             let [quality, model] = FoundDisk::cost_files(cost);
-            self.put(&model, &cost.our_model)?;
+            if let Some(our_model) = &cost.our_model {
+                self.put(&model, our_model)?;
+            }
             self.put(&quality, &cost.our_quality)?;
         }
         Ok(())
@@ -279,9 +284,23 @@ fn find(places: &Places, facts: &DiskFacts, way: &Way) -> Result<FoundDisk, Prep
     let folder = places.sys.join("class/block").join(&facts.name);
     let scheduler = facts.scheduler.as_ref().ok_or_else(|| missing("scheduler to choose"));
     let (queue, cost) = match way {
-        Way::Bfq => (Some(find_queue(&folder, &scheduler?.current, "bfq", way)), None),
+        Way::Bfq => {
+            let is_on = |line: &&String| iocost::says(line, "enable=1");
+            // Rule 6.
+            let cost = match (&places.cgroups, facts.cost.0.as_ref().filter(is_on)) {
+                (Some(mount), Some(line)) => Some(FoundCost {
+                    mount: mount.clone(),
+                    quality: Some(line.clone()),
+                    our_quality: format!("{} enable=0", facts.number),
+                    model: facts.cost.1.clone(),
+                    our_model: None,
+                }),
+                _ => None,
+            };
+            (Some(find_queue(&folder, &scheduler?.current, "bfq", way)), cost)
+        }
         Way::Iocost(speed) => {
-            // Rule 9. Without a scheduler there is none to replace.
+            // Rule 10. Without a scheduler there is none to replace.
             let replaces = scheduler.is_ok_and(|scheduler| scheduler.current == "bfq");
             let queue = replaces.then(|| find_queue(&folder, "bfq", "none", way));
             let mount = places.cgroups.clone().ok_or_else(|| missing("cgroup v2 tree"))?;
@@ -291,7 +310,7 @@ fn find(places: &Places, facts: &DiskFacts, way: &Way) -> Result<FoundDisk, Prep
                 quality: facts.cost.0.clone(),
                 our_quality: quality,
                 model: facts.cost.1.clone(),
-                our_model: model,
+                our_model: Some(model),
             };
             (queue, Some(found))
         }
@@ -306,7 +325,7 @@ fn find(places: &Places, facts: &DiskFacts, way: &Way) -> Result<FoundDisk, Prep
     })
 }
 
-/// Rules 6 to 8.
+/// Rules 7 to 9.
 fn cost_lines(speed: &Speed, facts: &DiskFacts) -> (String, String) {
     let latency = |alone_us: u64, requests_a_second: u64| {
         let in_turn_us = REQUESTS * 1_000_000 / requests_a_second.max(1);
