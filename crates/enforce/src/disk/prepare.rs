@@ -37,7 +37,7 @@ use std::path::{Path, PathBuf};
 /// Rule 5: requests that BFQ sees at a time.
 const LEAST_REQUESTS: u32 = 128;
 /// Rule 7: of what was measured.
-const SPEED_THOUSANDTHS: u64 = 900;
+const SPEED_THOUSANDTHS: u64 = 950;
 /// Rule 8: of the model's speed, in hundredths of a percent.
 const GREATEST_RATE: u32 = 10_000;
 /// Rule 8, in hundredths of a percent.
