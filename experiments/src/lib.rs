@@ -30,6 +30,7 @@ mod nice;
 mod options;
 mod orders;
 mod page;
+mod paging;
 mod players;
 mod plot;
 mod report;

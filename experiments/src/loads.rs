@@ -55,9 +55,7 @@ pub(crate) fn prepare(work: &Work) -> io::Result<Begin> {
             let notes = Notes::open(&notes)?;
             Box::new(move |place| build(&dir, &notes, place))
         }
-        Work::Burn(_) | Work::Play { .. } | Work::Disk(_) | Work::Hold(_) | Work::Wait { .. } => {
-            unreachable!("prepared elsewhere")
-        }
+        other => unreachable!("prepared elsewhere: {other:?}"),
     })
 }
 

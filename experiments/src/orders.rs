@@ -72,6 +72,22 @@ pub(crate) enum Work {
         /// Its size.
         mib: u64,
     },
+    /// Reads random 4 KiB of a file into random 4 KiB of a buffer (paper 1, 6.3); an iteration is one.
+    ReadAtRandom {
+        /// Made by the workload before the start, if it is not there with that size; not in memory at the start.
+        file: PathBuf,
+        /// Its size.
+        mib: u64,
+        /// The buffer's.
+        buffer_mib: u64,
+        /// How.
+        by: Access,
+    },
+    /// Writes to random pages of so much anonymous memory; an iteration is one.
+    Allocate {
+        /// How much.
+        mib: u64,
+    },
     /// Compiles a file over and over; an iteration is one compilation.
     Compile {
         /// The source.
@@ -115,6 +131,16 @@ pub(crate) enum Player {
     Audio,
 }
 
+/// How a file is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Access {
+    /// By read(2): its pages are in the kernel's cache alone.
+    Read,
+    /// By mmap(2): its pages are the process's.
+    Map,
+}
+
 /// A lock that is held for long. Files are passed on as open descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -139,6 +165,8 @@ impl Work {
             Work::Memory => "memory",
             Work::Read { .. } => "read",
             Work::Write { .. } => "write",
+            Work::ReadAtRandom { .. } => "read-at-random",
+            Work::Allocate { .. } => "allocate",
             Work::Compile { .. } => "compile",
             Work::Build { .. } => "build",
             Work::Disk(work) => work.load.word(),
@@ -196,7 +224,8 @@ mod tests {
             Work::Burn(vec![(0, false), (15, true)]),
             Work::Play { player: Player::Audio, notes: path.clone() },
             Work::Spawn(vec!["/bin/cat".into(), "/proc/interrupts".into()]),
-            Work::Wait { lock: Lock::PiFutex(7), holder: 0, notes: path },
+            Work::Wait { lock: Lock::PiFutex(7), holder: 0, notes: path.clone() },
+            Work::ReadAtRandom { file: path, mib: 16, buffer_mib: 4, by: Access::Map },
         ] {
             let orders = orders(work);
             assert_eq!(Orders::parse(&orders.to_args()), Ok(orders));

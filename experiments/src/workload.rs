@@ -3,7 +3,7 @@
 use crate::cpus::pin_to;
 use crate::orders::{Orders, Work};
 use crate::page::Page;
-use crate::{disk_loads, loads, locks, players};
+use crate::{disk_loads, loads, locks, paging, players};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::ffi::{CString, OsString};
@@ -108,6 +108,7 @@ fn prepared(work: &Work) -> io::Result<Begin> {
         Work::Disk(work) => disk_loads::prepare(&work)?,
         Work::Hold(lock) => locks::prepare_hold(lock)?,
         Work::Wait { lock, holder, notes } => locks::prepare_wait(lock, holder, &notes)?,
+        load @ (Work::ReadAtRandom { .. } | Work::Allocate { .. }) => paging::prepare(&load)?,
         load => loads::prepare(&load)?,
     })
 }

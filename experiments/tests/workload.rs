@@ -82,6 +82,39 @@ fn a_workload_waits_then_burns_then_sleeps() {
     assert!(workload.0.try_wait().unwrap().is_none(), "it lives on, asleep");
 }
 
+/// Each kind counts what it does, and its memory is used: at most what it was told.
+#[test]
+fn loads_on_memory_count_and_stay_within_their_size() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    let reader = |by: &str| {
+        format!(
+            "{{\"read-at-random\":{{\"file\":{file:?},\"mib\":2,\"buffer_mib\":4,\"by\":\"{by}\"}}}}"
+        )
+    };
+    let works = [reader("read"), reader("map"), "{\"allocate\":{\"mib\":4}}".to_owned()];
+    for (number, work) in works.iter().enumerate() {
+        let page = dir.path().join(format!("page-{number}"));
+        let mut workload = start(&page, work);
+        wait_for("readiness", || word(&page, READY_AT) == 1);
+        let pid = workload.0.id();
+        let anonymous_kib = || {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+            let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+            line.map(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().unwrap())
+        };
+        let before = anonymous_kib();
+        let file = fs::OpenOptions::new().write(true).open(&page).unwrap();
+        file.write_all_at(&now_ns().to_ne_bytes(), 0).unwrap();
+        drop(workload.0.stdin.take());
+        // 1024 pages at random 8192 times: all but one or none have been written to.
+        wait_for("work", || word(&page, ITERATIONS_AT) >= 8192);
+        // Some kernels and sandboxes do not tell.
+        let (Some(before), Some(after)) = (before, anonymous_kib()) else { continue };
+        assert!((4000..4200).contains(&(after - before)), "{work}: {before} to {after} KiB");
+    }
+}
+
 #[test]
 fn a_pause_is_none_of_its_time() {
     let dir = tempfile::tempdir().unwrap();

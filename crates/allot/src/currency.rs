@@ -222,8 +222,8 @@ fn render_one(graph: &Graph<'_>, one: &CurrencyView, style: Style) -> String {
         );
         if value.issued_soft > 0 || value.issued_hard > 0 {
             says.push_str(&format!(
-                "; issued {} soft, {} of 1000 hard",
-                value.issued_soft, value.issued_hard
+                "; issued {} soft, {} of {} hard",
+                value.issued_soft, value.issued_hard, value.hard_total
             ));
         }
         if value.lent > 0 {

@@ -2,6 +2,7 @@
 
 use crate::cli::Global;
 use crate::error::CliError;
+use crate::numbers::Memory;
 use crate::{numbers, output, session};
 use clap::{ArgGroup, Args};
 use std::process::ExitCode;
@@ -13,6 +14,7 @@ use wire::{Amount, CurrencyRef, Operation, TicketKind};
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  allot fund build --from alice --cpu 500 --memory 200\n  \
+        allot fund alice --from base --memory 4G\n  \
         allot fund pid:4711 --from build --cpu 250 --hard",
     group(ArgGroup::new("amounts").required(true).multiple(true).args(["cpu", "memory", "disk", "net"]))
 )]
@@ -25,16 +27,16 @@ pub struct FundArgs {
     /// CPU tickets; a client whose tickets are all 0 is frozen
     #[arg(long, value_name = "N", value_parser = numbers::amount, allow_negative_numbers = true)]
     pub cpu: Option<u64>,
-    /// Memory tickets
-    #[arg(long, value_name = "N", value_parser = numbers::amount, allow_negative_numbers = true)]
-    pub memory: Option<u64>,
+    /// Memory tickets; a size, as in 2M or 24G, is an amount to be sure of: hard tickets from base
+    #[arg(long, value_name = "N|SIZE", value_parser = numbers::memory, allow_negative_numbers = true)]
+    pub memory: Option<Memory>,
     /// Disk tickets, of a device, as in sda=500
     #[arg(long, value_name = "DEVICE=N", value_parser = numbers::named_amount)]
     pub disk: Vec<(String, u64)>,
     /// Network tickets, of an interface, as in eth0=500
     #[arg(long, value_name = "INTERFACE=N", value_parser = numbers::named_amount)]
     pub net: Vec<(String, u64)>,
-    /// Hard tickets: a fixed share, in thousandths of what the issuer has
+    /// Hard tickets: a fixed share, in thousandths of what the issuer has; of base's memory, KiB
     #[arg(long)]
     pub hard: bool,
 }
@@ -64,24 +66,35 @@ fn kind(hard: bool) -> TicketKind {
 impl FundArgs {
     /// One operation for each resource.
     fn operations(&self) -> Vec<Operation> {
-        let plain = [("cpu", self.cpu), ("memory", self.memory)]
-            .into_iter()
-            .filter_map(|(resource, amount)| Some((resource.to_owned(), amount?)));
-        let disks = self.disk.iter().map(|(name, amount)| (format!("disk:{name}"), *amount));
-        let nets = self.net.iter().map(|(name, amount)| (format!("net:{name}"), *amount));
+        let kind = kind(self.hard);
+        let cpu = self.cpu.map(|amount| ("cpu".to_owned(), kind, amount));
+        let memory = self.memory.map(|memory| match memory {
+            Memory::Tickets(amount) => ("memory".to_owned(), kind, amount),
+            Memory::Kib(kib) => ("memory".to_owned(), TicketKind::Hard, kib),
+        });
+        let disks = self.disk.iter().map(|(name, amount)| (format!("disk:{name}"), kind, *amount));
+        let nets = self.net.iter().map(|(name, amount)| (format!("net:{name}"), kind, *amount));
+        let plain = cpu.into_iter().chain(memory);
         plain
             .chain(disks)
             .chain(nets)
-            .map(|(resource, amount)| Operation::Fund {
+            .map(|(resource, kind, amount)| Operation::Fund {
                 currency: CurrencyRef::from(self.holder.as_str()),
                 from: CurrencyRef::from(self.from.as_str()),
-                amount: Amount { resource, kind: kind(self.hard), amount },
+                amount: Amount { resource, kind, amount },
             })
             .collect()
     }
 }
 
 pub fn fund(global: &Global, args: &FundArgs) -> Result<ExitCode, CliError> {
+    if let (Some(Memory::Kib(kib)), false) = (args.memory, args.from == "base") {
+        return Err(CliError::Usage(format!(
+            "--memory: only base has amounts to give ({kib} KiB here); tickets of {} are parts of \
+             what it has, as in --memory 200",
+            args.from
+        )));
+    }
     let done = session::connect(global)?.operate_all(args.operations())?;
     output::done(global, &done, None)?;
     Ok(ExitCode::SUCCESS)

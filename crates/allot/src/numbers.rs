@@ -16,6 +16,28 @@ pub fn amount(text: &str) -> Result<u64, String> {
     })
 }
 
+/// Memory, as tickets or as an amount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// Soft or hard tickets.
+    Tickets(u64),
+    /// An amount to be sure of, in KiB.
+    Kib(u64),
+}
+
+/// A number of tickets, or a size with its unit; K, M, G and T are powers of 1024.
+pub fn memory(text: &str) -> Result<Memory, String> {
+    if !text.ends_with(|last: char| last.is_ascii_alphabetic()) {
+        return amount(text).map(Memory::Tickets);
+    }
+    let bytes = parse_size::Config::new().with_binary().parse_size(text);
+    match bytes {
+        Ok(bytes) if bytes >= 1024 => Ok(Memory::Kib(bytes / 1024)),
+        Ok(bytes) => Err(format!("{bytes} bytes are too little; an amount is at least 1K")),
+        Err(error) => Err(format!("{error}; write a size as in 2M, or a number of tickets")),
+    }
+}
+
 /// A process's number.
 pub fn pid(text: &str) -> Result<u32, String> {
     match text.parse::<i32>() {
@@ -61,6 +83,16 @@ mod tests {
         assert!(amount("-99999999999999999999").unwrap_err().contains("negative"));
         assert!(amount("1.5").unwrap_err().contains("whole number"));
         assert!(amount("").unwrap_err().contains("missing"));
+    }
+
+    #[test]
+    fn memory_is_tickets_or_an_amount() {
+        assert_eq!(memory("200"), Ok(Memory::Tickets(200)));
+        assert_eq!(memory("2M"), Ok(Memory::Kib(2048)));
+        assert_eq!(memory("1.5G"), Ok(Memory::Kib(3 << 19)));
+        for (wrong, said) in [("12B", "at least 1K"), ("2X", "as in 2M"), ("-2", "negative")] {
+            assert!(memory(wrong).unwrap_err().contains(said), "{wrong}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use wire::{Class, CurrencyView, LedgerView, Nature, TicketKind, TicketView};
 
-/// A currency's hard tickets are thousandths; what is left of them is its soft tickets' (paper
+/// A currency's hard tickets are thousandths (base's of memory are KiB of what there is); what is left of them is its soft tickets' (paper
 /// 1, 3.3, figure 4).
 const HARD_TOTAL: u64 = 1000;
 
@@ -159,9 +159,11 @@ impl<'a> Drawing<'a> {
         if !soft.is_empty() {
             // The soft-ticket subcurrency, which has what the hard tickets leave.
             let given: u64 = hard.iter().map(|ticket| ticket.amount).sum();
-            let rest = HARD_TOTAL.saturating_sub(given);
+            let value = one.resources.iter().find(|value| value.resource == self.resource);
+            let total = value.map_or(HARD_TOTAL, |value| value.hard_total);
+            let rest = total.saturating_sub(given);
             let subcurrency = place.under(true);
-            let name = format!("{}soft_tix {rest}/{HARD_TOTAL}", subcurrency.lead);
+            let name = format!("{}soft_tix {rest}/{total}", subcurrency.lead);
             self.table.row(vec![(Tone::Faint, name)]);
             self.holders(&soft, &subcurrency, true);
         }

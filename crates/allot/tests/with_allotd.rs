@@ -273,7 +273,7 @@ fn what_is_shown() {
     assert!(daemon.says(&["tree"]).contains(&format!("cat {}", child.id())));
     assert!(daemon.says(&["currency", "show"]).contains("base"));
     assert!(daemon.says(&["events"]).contains(&format!("pid {} adopted", child.id())));
-    assert_eq!(daemon.says(&["events", "--after", "1"]), "");
+    assert_eq!(daemon.says(&["events", "--after", "2"]), "");
     assert!(daemon.says(&["top", "--once", "--interval", "0.1"]).contains("MEASURED"));
     assert!(daemon.json(&["top", "--once", "--interval", "0.1"])["clients"].is_array());
     let output = daemon.run(&["top"]);

@@ -1,7 +1,9 @@
 //! The enforcer of cpu tickets: which one, and what it says in the words of the interface.
 
+use crate::beside::{Beside, with_others};
 use crate::options::{EnforcerName, HoldName, Options};
 use crate::view::part;
+use enforce::cgroup::OtherResource;
 use enforce::scx::{Scx, ScxOptions, Trace};
 use enforce::{
     Applied, Cgroup, CgroupOptions, ClientState, EnforceError, Enforcer, Guardian, Hold, Plan,
@@ -12,7 +14,7 @@ use policy::PolicyName;
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use wire::{ClientSample, EnforcerView, Sample};
+use wire::{ClientSample, DoctorResource, EnforcerView, Sample};
 
 /// How many of the latest drifts are shown.
 const DRIFTS_SHOWN: usize = 20;
@@ -58,6 +60,7 @@ pub struct Cpu {
     registry: PathBuf,
     view: EnforcerView,
     drift: VecDeque<String>,
+    beside: Beside,
 }
 
 impl Cpu {
@@ -77,12 +80,14 @@ impl Cpu {
             generation: 0,
             drift: Vec::new(),
         };
+        let beside = Beside::new(options, view.seed, with_suffix(registry, ".shares"));
         let mut cpu = Cpu {
             running: None,
             options: options.clone(),
             registry: registry.to_owned(),
             view,
             drift: VecDeque::new(),
+            beside,
         };
         match options.enforcer {
             EnforcerName::None => {}
@@ -139,11 +144,7 @@ impl Cpu {
                 source,
             })
         };
-        let registry = |of: &str| {
-            let mut path = OsString::from(&self.registry);
-            path.push(of);
-            PathBuf::from(path)
-        };
+        let registry = |of: &str| with_suffix(&self.registry, of);
         let all_cpus = || (0..u32::MAX).take(observe::machine().cpus_online).collect();
         let (running, quantum_ns, cpus) = match name {
             EnforcerName::SchedExt => {
@@ -159,6 +160,9 @@ impl Cpu {
             EnforcerName::Cgroup => {
                 let root = enforce::cgroup::available()?;
                 let wanted = CgroupOptions::new(root, program()?, registry(".cgroups"));
+                let wanted = with_others(&self.options, seed, wanted);
+                // One tree is enough, and two of the same name are none.
+                self.beside.end();
                 let quantum_ns = wanted.period_ns;
                 (Running::Cgroup(Cgroup::start(wanted)?), quantum_ns, all_cpus())
             }
@@ -260,7 +264,26 @@ impl Cpu {
     pub fn apply(&mut self, plan: Plan) -> Result<(), String> {
         let Some(running) = &mut self.running else { return Ok(()) };
         self.view.generation = plan.generation;
+        match running {
+            Running::Cgroup(_) => self.beside.leave_to_other(&plan),
+            _ => self.drift.extend(self.beside.apply(plan.clone())),
+        }
         running.enforcer().apply(plan).map_err(|error| error.to_string())
+    }
+
+    /// Who enforces tickets of memory and disks.
+    pub fn others(&self) -> Vec<DoctorResource> {
+        let tree = match &self.running {
+            Some(Running::Cgroup(tree)) => Some(tree),
+            _ => None,
+        };
+        let others = self.beside.others(tree).into_iter();
+        let view = |other: OtherResource| DoctorResource {
+            resource: other.resource.to_string(),
+            enforcer: other.enforcer.unwrap_or("none").to_owned(),
+            why: other.why,
+        };
+        others.map(view).collect()
     }
 
     /// A client forked.
@@ -344,6 +367,7 @@ impl Cpu {
 
     /// Give everything back and end.
     pub fn end(&mut self) {
+        self.beside.end();
         if let Some(mut running) = self.running.take()
             && let Err(error) = running.enforcer().revert()
         {
@@ -352,6 +376,7 @@ impl Cpu {
     }
 
     fn read_back(&mut self) -> Option<Applied> {
+        self.drift.extend(self.beside.drift());
         let applied = self.running.as_mut()?.enforcer().read_back();
         match applied {
             Ok(applied) => {
@@ -372,6 +397,12 @@ impl Cpu {
             }
         }
     }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut path = OsString::from(path);
+    path.push(suffix);
+    PathBuf::from(path)
 }
 
 /// What `auto` tries, the best first.

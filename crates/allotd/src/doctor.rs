@@ -1,9 +1,11 @@
 //! What this machine offers, and what allot makes of it.
 
 use crate::cpu::with_causes;
-use enforce::cgroup::NoCgroup;
+use enforce::cgroup::{NoCgroup, available_for};
+use enforce::disk::{self, DEFAULT_DISKS_FILE, KeptDisks, Places};
 use enforce::scx::WhyNot;
 use observe::{CgroupLayout, MachineFacts};
+use std::path::Path;
 use wire::{Check, Doctor, DoctorResource, Status};
 
 /// What was found out at the start.
@@ -14,6 +16,8 @@ pub struct Findings {
     groups: (bool, String),
     sched_ext: Result<String, String>,
     cgroup: Result<String, String>,
+    others: Vec<DoctorResource>,
+    gaps: Vec<Check>,
 }
 
 impl Findings {
@@ -22,7 +26,10 @@ impl Findings {
         let (hold, why) = enforce::hold_available();
         let life = observe::watch_best().map(|(_, why)| why).map_err(|error| error.to_string());
         let machine = observe::machine();
+        let (others, gaps) = others();
         Findings {
+            others,
+            gaps,
             machine,
             hold: (hold.to_string(), why),
             life,
@@ -68,12 +75,15 @@ impl Findings {
                 DoctorResource { resource: "cpu".to_owned(), enforcer: enforcer.to_owned(), why }
             }
         };
-        let none = |resource: &str| DoctorResource {
-            resource: resource.to_owned(),
-            enforcer: "none".to_owned(),
-            why: "tickets are kept; this version enforces cpu only".to_owned(),
-        };
-        let resources = vec![cpu, none("memory"), none("disk:DEVICE"), none("net:INTERFACE")];
+        let mut resources = vec![cpu];
+        let others = status.map(|status| status.others.as_slice()).unwrap_or_default();
+        resources.extend(self.others.iter().map(|found| {
+            let real = others.iter().find(|real| real.resource == found.resource);
+            real.unwrap_or(found).clone()
+        }));
+        // Tickets of what is not there.
+        let known: Vec<String> = resources.iter().map(|found| found.resource.clone()).collect();
+        resources.extend(others.iter().filter(|real| !known.contains(&real.resource)).cloned());
         let mut checks = vec![
             Check {
                 name: "hold".to_owned(),
@@ -94,6 +104,7 @@ impl Findings {
                 says: self.groups.1.clone(),
             },
         ];
+        checks.extend(self.gaps.iter().cloned());
         if let Some(status) = status {
             let drift = &status.cpu.drift;
             checks.push(Check {
@@ -157,11 +168,53 @@ fn sched_ext() -> Result<String, String> {
     Ok(format!("kernel {} can run allot's scheduler; {lends}", facts.release))
 }
 
+/// What memory, every disk and the network would be shared by, and what of it no share can hold.
+fn others() -> (Vec<DoctorResource>, Vec<Check>) {
+    let of = |resource: String, enforcer: &str, why: String| DoctorResource {
+        resource,
+        enforcer: enforcer.to_owned(),
+        why,
+    };
+    let memory = match available_for("memory") {
+        Ok(root) => of("memory".to_owned(), "cgroup", format!("{root}, once anybody has tickets")),
+        Err(no) => of("memory".to_owned(), "none", format!("{no}; {}", cgroup_advice(&no))),
+    };
+    let (mut all, mut gaps) = (vec![memory], Vec::new());
+    let io = available_for("io");
+    let kept = KeptDisks::load(Path::new(DEFAULT_DISKS_FILE));
+    if let Err(error) = &kept {
+        gaps.push(Check { name: "disk speeds".to_owned(), ok: false, says: with_causes(error) });
+    }
+    let kept = kept.unwrap_or_default();
+    for facts in
+        disk::names(&Places::of_this_machine()).iter().filter_map(|name| disk::look(name).ok())
+    {
+        let speed = kept.get(&facts).map(|kept| &kept.speed);
+        let report = disk::report(&facts, speed);
+        let name = format!("disk:{}", facts.name);
+        all.push(match (&io, &report.way) {
+            (Err(no), _) => of(name.clone(), "none", format!("{no}; {}", cgroup_advice(no))),
+            (Ok(_), Ok(way)) => {
+                let line = format!("once anybody has tickets; {}", report.line);
+                of(name.clone(), way.name(), line)
+            }
+            (Ok(_), Err(no)) => of(name.clone(), "none", no.to_string()),
+        });
+        for says in report.gaps {
+            gaps.push(Check { name: name.clone(), ok: false, says });
+        }
+    }
+    all.push(of("net:INTERFACE".to_owned(), "none", "this version shares no networks".to_owned()));
+    (all, gaps)
+}
+
 fn cgroup_advice(why: &NoCgroup) -> &'static str {
     match why {
         NoCgroup::NoTree => "mount -t cgroup2 none /sys/fs/cgroup",
-        NoCgroup::BoundToV1 => "boot with systemd.unified_cgroup_hierarchy=1 or cgroup_no_v1=all",
-        NoCgroup::NoController(_) => "it takes a kernel with CONFIG_CGROUP_SCHED=y",
+        NoCgroup::BoundToV1(_) => {
+            "boot with systemd.unified_cgroup_hierarchy=1 or cgroup_no_v1=all"
+        }
+        NoCgroup::NoController(..) => "it takes a kernel that was built with it",
         NoCgroup::NotRoot => "start allotd as root, without --user",
         NoCgroup::ReadOnly(_) => "give the container a tree that it may write",
         NoCgroup::Occupied(_) => "move its processes into a cgroup below it first",

@@ -7,6 +7,7 @@
 use crate::cpu::Cpu;
 use crate::members::{self, Cgroups};
 use crate::names::Names;
+use crate::others::Others;
 use crate::policy_file::FundingPolicy;
 use crate::resolve::{Found, Resolver, look, placements};
 use crate::trouble::{not_durable, refused, trouble};
@@ -101,6 +102,8 @@ pub struct Keeper {
     pub status: Status,
     /// Where events go.
     pub events: broadcast::Sender<Event>,
+    /// How much memory base has to promise, in KiB; `None` where that is not known.
+    pub memory_kib: Option<u64>,
     /// Processes older than this (ticks since boot) were seen before.
     pub watched_until_ticks: u64,
 }
@@ -122,6 +125,7 @@ struct Waiting {
 struct Running {
     keeper: Keeper,
     cpu: Graph,
+    others: Others,
     names: Names,
     commands: Commands,
     cgroups: Cgroups,
@@ -139,6 +143,7 @@ impl Keeper {
     /// Adopt what still lives, then serve until told to stop.
     pub fn run(self, requests: Receiver<Request>) {
         let cpu = Graph::of(&self.ledger, Resource::Cpu);
+        let others = Others::of(&self.ledger);
         // A private allotd takes up nobody on its own.
         let released = match &self.policy {
             Some(_) => released(&self.journal),
@@ -148,6 +153,7 @@ impl Keeper {
         let mut running = Running {
             keeper: self,
             cpu,
+            others,
             names: Names::default(),
             commands: Commands::new(),
             cgroups,
@@ -158,6 +164,7 @@ impl Keeper {
             swept: None,
         };
         running.ensure_everybodys();
+        running.tell_memory();
         running.sweep_if_needed();
         running.enforce();
         running.serve(&requests);
@@ -180,6 +187,21 @@ impl Running {
             }
         }
         self.finish(round);
+    }
+
+    /// Says how much memory there is to promise, where that has changed.
+    fn tell_memory(&mut self) {
+        let Some(kib) = self.keeper.memory_kib else { return };
+        let mut round = Round { entries: Vec::new(), waiting: Vec::new() };
+        let intent = Intent::SetMemory { kib };
+        match self.change(Authority::System, intent, &mut round.entries) {
+            Ok(_) => {
+                // Nothing is written down when nothing changed.
+                round.entries.retain(|entry| !entry.changes.is_empty());
+                self.finish(round);
+            }
+            Err(refusal) => self.report(format!("memory: {refusal}")),
+        }
     }
 
     fn serve(&mut self, requests: &Receiver<Request>) {
@@ -288,6 +310,7 @@ impl Running {
             Ok(recovered) => {
                 self.keeper.ledger = recovered.ledger;
                 self.cpu = Graph::of(&self.keeper.ledger, Resource::Cpu);
+                self.others = Others::of(&self.keeper.ledger);
                 self.enforce();
             }
             Err(error) => tracing::error!("the journal cannot be read again: {error}"),
@@ -377,6 +400,7 @@ impl Running {
         let authorised = ledger::decide(ledger, authority.clone(), intent.clone())?;
         let changes = ledger.apply(authorised);
         changes.iter().for_each(|change| self.cpu.follow(change));
+        self.others.follow(&changes, &self.keeper.ledger);
         let created = changes.iter().find_map(|change| match change {
             Change::Currency { id, before: None, .. } => Some(*id),
             _ => None,
@@ -388,6 +412,7 @@ impl Running {
     fn undo(&mut self, changes: Vec<Change>) {
         for change in changes.iter().rev() {
             self.cpu.follow(&change.clone().inverse());
+            self.others.follow_back(change);
         }
         self.keeper.ledger.undo(changes);
     }
@@ -605,7 +630,9 @@ impl Running {
             })
             .collect();
         clients.sort_by_key(|client| client.id);
-        let plan = enforce::Plan { generation: self.generation, graph: self.cpu.clone(), clients };
+        let (generation, graph) = (self.generation, self.cpu.clone());
+        let others = self.others.in_use(ledger);
+        let plan = enforce::Plan { generation, graph, others, clients };
         if let Err(error) = self.keeper.enforcer.apply(plan) {
             self.report(format!("plan {} cannot be enforced: {error}", self.generation));
         }
@@ -668,6 +695,7 @@ impl Running {
                 status.tickets = ledger.tickets().count() as u64;
                 status.clients = ledger.clients().count() as u64;
                 status.cpu = self.keeper.enforcer.view();
+                status.others = self.keeper.enforcer.others();
                 let _ = reply.send(status);
             }
             Request::Ledger(reply) => {

@@ -1,6 +1,7 @@
 //! allotd: keeps the ledger, watches processes, applies plans. The only place where the parts
 //! are put together.
 
+mod beside;
 mod calibrate;
 mod cpu;
 mod doctor;
@@ -9,6 +10,7 @@ mod listener;
 mod members;
 mod names;
 mod options;
+mod others;
 mod policy_file;
 mod resolve;
 mod server;

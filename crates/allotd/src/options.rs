@@ -52,6 +52,32 @@ pub struct Options {
     /// How the losers of a draw wait (user-level)
     #[arg(long, value_enum, default_value_t = HoldName::Auto)]
     pub hold: HoldName,
+    /// Who keeps shares of memory and of disks, once anybody has tickets of them
+    #[arg(long, value_enum, default_value_t = OthersName::Auto)]
+    pub others: OthersName,
+    /// Who loses memory when there is too little: min-funding, inverse-lottery or fault-share; or
+    /// kernel, which chooses by itself within everybody's share
+    #[arg(long, value_name = "POLICY", default_value = "min-funding", value_parser = memory_policy)]
+    pub memory_policy: MemoryPolicy,
+    /// What min-funding takes away of what a client's unused memory counts, in thousandths
+    #[arg(long, value_name = "N", default_value_t = 750,
+        value_parser = clap::value_parser!(u64).range(0..=999))]
+    pub memory_idle_tax: u64,
+    /// The memory tickets of who has been idle for so long do not count
+    #[arg(long, value_name = "SECONDS", default_value_t = 300,
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub memory_idle_seconds: u64,
+    /// Most memory that all clients together may have, as in 24G (not where systemd owns the
+    /// cgroup tree) [default: all there is]
+    #[arg(long, value_name = "SIZE", value_parser = size_bytes)]
+    pub memory_limit: Option<u64>,
+    /// Thresholds for the memory of all guests together, low and high: above high theirs goes
+    /// first, below low the hosts' does, as in 5%,10%
+    #[arg(long, value_name = "LOW,HIGH", value_parser = thresholds)]
+    pub guest_memory: Option<Thresholds>,
+    /// Where speeds of disks are kept that `allotd calibrate` has measured
+    #[arg(long, value_name = "FILE", default_value = enforce::disk::DEFAULT_DISKS_FILE)]
+    pub disks_file: PathBuf,
     /// End when the process that started this one ends
     #[arg(long)]
     pub with_parent: bool,
@@ -105,6 +131,53 @@ impl EnforcerName {
     }
 }
 
+/// Who keeps shares of memory and disks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OthersName {
+    /// cgroup v2, where this machine has it
+    Auto,
+    /// Nobody: such tickets are kept and have no effect
+    None,
+}
+
+/// Who loses memory when there is too little; `None`: whom the kernel chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryPolicy(pub Option<policy::ReclaimName>);
+
+fn memory_policy(text: &str) -> Result<MemoryPolicy, String> {
+    match text {
+        "kernel" => Ok(MemoryPolicy(None)),
+        name => name
+            .parse()
+            .map(|name| MemoryPolicy(Some(name)))
+            .map_err(|error: policy::reclaim::UnknownReclaim| format!("{error}, or kernel")),
+    }
+}
+
+/// A size, as in 24G; K, M, G and T are powers of 1024.
+fn size_bytes(text: &str) -> Result<u64, String> {
+    let bytes = parse_size::Config::new().with_binary().parse_size(text);
+    bytes.map_err(|error| format!("{error}; write a size as in 24G"))
+}
+
+/// Two parts of all memory, in hundredths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thresholds {
+    /// The lower.
+    pub low: u64,
+    /// The higher.
+    pub high: u64,
+}
+
+fn thresholds(text: &str) -> Result<Thresholds, String> {
+    let part = |text: &str| text.strip_suffix('%')?.parse().ok().filter(|part| *part <= 100);
+    let parts = text.split_once(',').map(|(low, high)| (part(low), part(high)));
+    match parts {
+        Some((Some(low), Some(high))) if low <= high => Ok(Thresholds { low, high }),
+        _ => Err("write two parts of memory, the lower first, as in 5%,10%".to_owned()),
+    }
+}
+
 /// How the losers of a draw wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum HoldName {
@@ -145,6 +218,20 @@ mod tests {
         assert_eq!(cpu_list("0,2-3,2"), Ok(CpuList(vec![0, 2, 3])));
         for bad in ["", "a", "3-2", "1,,2", "-1", "99999"] {
             assert!(cpu_list(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn memory_policies_and_thresholds() {
+        assert_eq!(memory_policy("kernel"), Ok(MemoryPolicy(None)));
+        let name = policy::ReclaimName::InverseLottery;
+        assert_eq!(memory_policy("inverse-lottery"), Ok(MemoryPolicy(Some(name))));
+        assert!(memory_policy("lru").unwrap_err().ends_with("or kernel"));
+        assert_eq!(size_bytes("24G"), Ok(24 << 30));
+        assert!(size_bytes("much").unwrap_err().contains("as in 24G"));
+        assert_eq!(thresholds("5%,10%"), Ok(Thresholds { low: 5, high: 10 }));
+        for bad in ["", "5,10", "10%,5%", "5%", "5%,101%", "-1%,5%"] {
+            assert!(thresholds(bad).is_err(), "{bad}");
         }
     }
 

@@ -88,6 +88,7 @@ fn currency_view(
                 lent: ledger.lent(id, &resource),
                 issued_soft: issued.soft,
                 issued_hard: issued.hard,
+                hard_total: ledger.hard_total(id, &resource),
                 resource: resource.to_string(),
             });
         }
@@ -204,6 +205,7 @@ fn describe(intent: &Intent) -> String {
         Intent::TakeBack { lender, resource } => {
             format!("client {lender} took its {resource} tickets back")
         }
+        Intent::SetMemory { kib } => format!("{kib} KiB of memory can be promised"),
         Intent::Ensure { member, .. } => format!("{} funded from base", who(member)),
         Intent::Release { client } => format!("client {client} released"),
         Intent::Nice { client, resource, amount } => {

@@ -6,7 +6,9 @@
 //! See docs/cgroup.md for what that can and cannot do.
 
 mod client;
+mod disks;
 mod layout;
+mod memory;
 mod placement;
 mod record;
 mod root;
@@ -15,12 +17,16 @@ mod systemd;
 mod tree;
 mod weigh;
 
+pub use disks::DiskOptions;
+pub use memory::{MemoryOptions, ReclaimPolicy};
 pub use record::{CgroupsRestored, restore_cgroup_leftovers};
 pub(crate) use record::{is_record, restore_from};
-pub use root::{CgroupOwner, CgroupRoot, NoCgroup, available};
+pub use root::{CgroupOwner, CgroupRoot, NoCgroup, available, available_for};
 
 use crate::guardian::Running;
+use crate::memory::MemorySample;
 use crate::{Applied, EnforceError, Enforcer, GuardianError, Plan, Sample};
+use ledger::Resource;
 use record::Record;
 use state::{Command, Setting, State};
 use std::ops::RangeInclusive;
@@ -41,6 +47,12 @@ pub struct CgroupOptions {
     pub root: CgroupRoot,
     /// Time between two looks at who competes, in ns, within [`CGROUP_PERIOD_NS`].
     pub period_ns: u64,
+    /// Whether it shares out the CPU; false where something else does.
+    pub shares_cpu: bool,
+    /// How shares of memory are kept; `None`: memory is left alone.
+    pub memory: Option<MemoryOptions>,
+    /// How shares of disks are kept; `None`: disks are left alone.
+    pub disks: Option<DiskOptions>,
     /// Name of our cgroup at the root of the tree; that of the guests has `-guests` after it.
     /// Whatever is in cgroups of these names is taken to be ours.
     pub name: String,
@@ -52,11 +64,32 @@ pub struct CgroupOptions {
 }
 
 impl CgroupOptions {
-    /// A look each 100 ms, in cgroups called `allot`.
+    /// Shares of the CPU alone; a look each 100 ms, in cgroups called `allot`.
     pub fn new(root: CgroupRoot, program: PathBuf, record: PathBuf) -> CgroupOptions {
         let name = "allot".to_owned();
-        CgroupOptions { root, period_ns: DEFAULT_CGROUP_PERIOD_NS, name, program, record }
+        let period_ns = DEFAULT_CGROUP_PERIOD_NS;
+        CgroupOptions {
+            root,
+            period_ns,
+            shares_cpu: true,
+            memory: None,
+            disks: None,
+            name,
+            program,
+            record,
+        }
     }
+}
+
+/// How tickets of a resource besides the CPU are enforced, or why they are not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherResource {
+    /// Which.
+    pub resource: Resource,
+    /// By what; `None`: by nothing.
+    pub enforcer: Option<&'static str>,
+    /// In words.
+    pub why: String,
 }
 
 /// The enforcer. Dropping it puts every process back where it was found, and every weight back to
@@ -79,7 +112,16 @@ impl Cgroup {
     /// When an option is out of range, the record cannot be kept, there is no guardian, or systemd
     /// cannot be reached where it owns the tree.
     pub fn start(options: CgroupOptions) -> Result<Cgroup, EnforceError> {
-        let CgroupOptions { root, period_ns, name, program, record: path } = options;
+        let CgroupOptions {
+            root,
+            period_ns,
+            shares_cpu,
+            memory,
+            disks,
+            name,
+            program,
+            record: path,
+        } = options;
         if !CGROUP_PERIOD_NS.contains(&period_ns) {
             return Err(EnforceError::PeriodOutOfRange(period_ns));
         }
@@ -99,7 +141,18 @@ impl Cgroup {
         let [top, guests] = names.map(|name| root.mount.join(name));
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let period = Duration::from_nanos(period_ns);
-        let setting = Setting { root: root.clone(), top, guests, period, seats: cpus, program };
+        let seats = cpus;
+        let setting = Setting {
+            root: root.clone(),
+            top,
+            guests,
+            period,
+            shares_cpu,
+            memory,
+            disks,
+            seats,
+            program,
+        };
         let (sender, orders) = mpsc::channel();
         let manager = match root.owner {
             CgroupOwner::Nobody => None,
@@ -134,6 +187,22 @@ impl Cgroup {
     /// What an earlier one had left and was given back at the start.
     pub fn leftovers(&self) -> &CgroupsRestored {
         &self.leftovers
+    }
+
+    /// How memory and disks are enforced that anybody has tickets of.
+    ///
+    /// # Errors
+    /// When the enforcer has ended.
+    pub fn others(&self) -> Result<Vec<OtherResource>, EnforceError> {
+        self.ask(Command::Others)
+    }
+
+    /// What everybody holds of memory; nothing while no policy chooses who loses some.
+    ///
+    /// # Errors
+    /// When the enforcer has ended.
+    pub fn memory(&self) -> Result<Vec<MemorySample>, EnforceError> {
+        self.ask(Command::Memory)
     }
 
     fn ask<T>(&self, command: impl FnOnce(mpsc::Sender<T>) -> Command) -> Result<T, EnforceError> {

@@ -4,6 +4,7 @@
 //! - [`UserLevel`]: a lottery over real processes, for any Linux machine.
 //! - [`Cgroup`]: weights of cgroups, where the kernel takes no scheduler of ours.
 //! - [`disk`]: what brings a disk to serve cgroups by their weights.
+//! - [`memory`]: who loses memory when there is too little.
 //! - [`Guardian`]: gives every process back what it had when the one who touched it dies.
 
 pub mod cgroup;
@@ -12,6 +13,7 @@ mod enforcer;
 mod error;
 mod guardian;
 mod hold;
+pub mod memory;
 mod plan;
 mod registry;
 mod restore;

@@ -3,14 +3,17 @@
 use ledger::{Class, CurrencyId, Member};
 use valuation::Graph;
 
-/// All that an enforcer has to know about one resource, whole: a later generation replaces an
+/// All that an enforcer has to know, whole: a later generation replaces an
 /// earlier one and nothing of that is kept.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Grows with every plan.
     pub generation: u64,
-    /// The funding graph; the enforcer, who sees who competes, values it.
+    /// The funding graph of the CPU; the enforcer, who sees who competes, values it.
     pub graph: Graph,
+    /// Those of the other resources of which anybody has tickets, in order of resource. Who
+    /// enforces the CPU alone leaves them alone.
+    pub others: Vec<Graph>,
     /// Every client, in order of id.
     pub clients: Vec<PlannedClient>,
 }

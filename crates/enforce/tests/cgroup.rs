@@ -4,111 +4,18 @@
 
 mod common;
 
-use allot_enforce::cgroup::{CgroupOwner, available};
-use allot_enforce::{Applied, Cgroup, CgroupOptions, ClientState, Enforcer, Plan, Sample};
-use common::{ACTOR, Prey, eventually, funds::Funds, named, state_of};
+use allot_enforce::{Applied, Cgroup, ClientState, Enforcer, Plan, Sample};
+use common::cgroups::{Enforcing, Lab, groups, kill, place_of, read, write};
+use common::{Prey, eventually, funds::Funds, named, state_of};
 use ledger::{BASE, Class, CurrencyId, Member};
 use std::collections::BTreeMap;
-use std::io::BufRead;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How far a share may be off, as a part of the CPU, where all hogs are on one CPU. The kernel
 /// itself is within 0.01 there; the rest is for a machine that is emulated and busy.
 const OFF: f64 = 0.03;
-
-/// A machine to test on, and what was there before.
-struct Lab {
-    mount: PathBuf,
-    name: String,
-    before: Vec<PathBuf>,
-    controllers: String,
-    folder: tempfile::TempDir,
-    _alone: MutexGuard<'static, ()>,
-}
-
-impl Lab {
-    /// `None`, and a line that says so, where this machine cannot run the test.
-    fn here(test: &str) -> Option<Lab> {
-        static ONE: Mutex<()> = Mutex::new(());
-        let alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let root = match available() {
-            Ok(root) if root.owner == CgroupOwner::Nobody => root,
-            Ok(root) => {
-                eprintln!("SKIP {test}: {root}");
-                return None;
-            }
-            Err(why) => {
-                eprintln!("SKIP {test}: {why}");
-                return None;
-            }
-        };
-        let name = format!("allot-test-{}", std::process::id());
-        Some(Lab {
-            before: groups(&root.mount),
-            controllers: read(&root.mount, "cgroup.subtree_control"),
-            mount: root.mount,
-            name,
-            folder: tempfile::tempdir().expect("a folder"),
-            _alone: alone,
-        })
-    }
-
-    fn record(&self) -> PathBuf {
-        self.folder.path().join("cgroups")
-    }
-
-    fn enforcer(&self) -> Cgroup {
-        let root = available().expect("as before");
-        let mut options = CgroupOptions::new(root, ACTOR.into(), self.record());
-        options.name.clone_from(&self.name);
-        options.period_ns = 20_000_000;
-        Cgroup::start(options).expect("an enforcer")
-    }
-
-    fn top(&self) -> PathBuf {
-        self.mount.join(&self.name)
-    }
-
-    /// Nothing of ours is there, and nobody is where they were not.
-    #[track_caller]
-    fn is_as_before(&self) {
-        assert_eq!(groups(&self.mount), self.before, "no cgroup was left");
-        assert_eq!(read(&self.mount, "cgroup.subtree_control"), self.controllers);
-    }
-}
-
-fn read(group: &Path, file: &str) -> String {
-    std::fs::read_to_string(group.join(file)).unwrap_or_default().trim_end().to_owned()
-}
-
-fn write(group: &Path, file: &str, text: &str) {
-    std::fs::write(group.join(file), text)
-        .unwrap_or_else(|error| panic!("{}/{file}: {error}", group.display()));
-}
-
-/// All cgroups below one, in order.
-fn groups(group: &Path) -> Vec<PathBuf> {
-    let mut all: Vec<PathBuf> = Vec::new();
-    for entry in std::fs::read_dir(group).into_iter().flatten().flatten() {
-        if entry.path().is_dir() {
-            all.extend(groups(&entry.path()));
-            all.push(entry.path());
-        }
-    }
-    all.sort();
-    all
-}
-
-fn place_of(pid: u32) -> String {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("0::"));
-    line.unwrap_or_default().to_owned()
-}
 
 /// A process that burns CPU 0.
 fn hog(tag: &str) -> Prey {
@@ -497,36 +404,6 @@ fn many_clients_come_and_go() {
     follow(&mut enforcer, Funds::new().plan(2));
     assert!(groups(&lab.top()).is_empty());
     lab_is_empty_after(&lab, enforcer);
-}
-
-/// A process that enforces, and its guardian.
-struct Enforcing {
-    child: Child,
-    guardian: u32,
-}
-
-impl Enforcing {
-    fn start(lab: &Lab, prey: &[&Prey]) -> Enforcing {
-        let mut command = Command::new(ACTOR);
-        command.arg("enforce-cgroup").arg(&lab.name).arg(lab.record());
-        command.args(prey.iter().map(|prey| prey.pid().to_string()));
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("the actor runs");
-        let mut line = String::new();
-        let out = child.stdout.as_mut().expect("piped");
-        std::io::BufReader::new(out).read_line(&mut line).expect("it answers");
-        Enforcing { child, guardian: line.trim().parse().expect("the guardian's pid") }
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().expect("it is our child");
-        self.child.wait().expect("it is our child");
-    }
-}
-
-fn kill(pid: u32) {
-    let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it lives");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use crate::{
     AMOUNT_MAX, Authorised, Authority, BASE, Caller, Change, Class, Currency, CurrencyId,
-    CurrencyRecord, Funding, HARD_TOTAL, Home, ISSUED_MAX, Intent, JOB_SHARE, Ledger, Loan, Member,
-    Mode, Nature, NewClient, Placement, Placements, ProcessIdentity, Resource, Rights, Subject,
+    CurrencyRecord, Funding, Home, ISSUED_MAX, Intent, JOB_SHARE, Ledger, Loan, Member, Mode,
+    Nature, NewClient, Placement, Placements, ProcessIdentity, Resource, Rights, Subject,
     TRANSFER_AMOUNT, Ticket, TicketId, TicketKind,
 };
 use std::collections::BTreeSet;
@@ -89,6 +89,12 @@ impl Writer<'_> {
                         let funding = self.fit(BASE, funding, 0);
                         self.fund(id, BASE, &funding);
                     }
+                }
+            }
+            Intent::SetMemory { kib } => {
+                let before = self.ledger.memory_kib();
+                if before != kib {
+                    self.write(Change::Memory { before, after: kib });
                 }
             }
             Intent::Nice { client, resource, amount } => {
@@ -377,7 +383,10 @@ impl Writer<'_> {
         let issued = self.ledger.currency(issuer).expect("it exists").issued_of(&funding.resource);
         let left = match funding.kind {
             TicketKind::Soft => ISSUED_MAX - (issued.soft - before),
-            TicketKind::Hard => HARD_TOTAL - (issued.hard - before),
+            TicketKind::Hard => {
+                let total = self.ledger.hard_total(issuer, &funding.resource);
+                total.saturating_sub(issued.hard - before)
+            }
             TicketKind::Transfer => unreachable!("the broker knows no such placement"),
         };
         Funding { amount: funding.amount.min(left), ..funding.clone() }

@@ -5,9 +5,9 @@
 use crate::refusal::letters;
 use crate::{
     AMOUNT_MAX, Authority, BACKERS_MAX, BASE, CURRENCIES_PER_OWNER_MAX, Caller, Currency,
-    CurrencyId, DEPTH_MAX, Funding, GRANTS_MAX, HARD_TOTAL, ISSUED_MAX, Intent, Ledger, Member,
-    NAME_LEN_MAX, Nature, NewClient, Placements, PolicyKey, Refusal, Resource, Rights, Subject,
-    TRANSFERS_MAX, TicketKind,
+    CurrencyId, DEPTH_MAX, Funding, GRANTS_MAX, HARD_TOTAL, ISSUED_MAX, Intent, Ledger,
+    MEMORY_KIB_MAX, Member, NAME_LEN_MAX, Nature, NewClient, Placements, PolicyKey, Refusal,
+    Resource, Rights, Subject, TRANSFERS_MAX, TicketKind,
 };
 use std::collections::BTreeSet;
 
@@ -152,7 +152,7 @@ impl Broker<'_> {
                     let what = "be ensured; it can be adopted";
                     return Err(Refusal::BadMember { member: *member, what });
                 }
-                if funding.iter().all(in_range) {
+                if funding.iter().all(in_range_of_base) {
                     return Ok(());
                 }
                 Err(Refusal::BadPlacement {
@@ -160,6 +160,7 @@ impl Broker<'_> {
                     why: "its amounts are out of range".to_owned(),
                 })
             }
+            Intent::SetMemory { kib } => self.check_memory(*kib),
             Intent::Nice { client, resource, amount } => self.check_nice(client, resource, *amount),
             Intent::SetBase { uid, placements, amount } => {
                 self.check_set_base(*uid, placements, *amount)
@@ -542,11 +543,30 @@ impl Broker<'_> {
                 let issued = issued.soft - before;
                 Err(Refusal::IssuedTooMuch { issuer, resource, issued, amount })
             }
-            TicketKind::Hard if amount > HARD_TOTAL - (issued.hard - before) => {
-                let left = HARD_TOTAL - (issued.hard - before);
-                Err(Refusal::HardExhausted { issuer, resource, left, amount })
+            TicketKind::Hard => {
+                let total = self.ledger.hard_total(issuer, &resource);
+                let left = total.saturating_sub(issued.hard - before);
+                match (amount > left, issuer, &resource) {
+                    (false, ..) => Ok(()),
+                    (true, BASE, Resource::Memory) => {
+                        Err(Refusal::MemoryExhausted { total, left, amount })
+                    }
+                    _ => Err(Refusal::HardExhausted { issuer, resource, left, amount }),
+                }
             }
             TicketKind::Transfer => Err(Refusal::TransferKind),
+            TicketKind::Soft => Ok(()),
+        }
+    }
+
+    fn check_memory(&self, kib: u64) -> Result<(), Refusal> {
+        self.superuser("say how much memory there is to promise")?;
+        let base = self.currency(BASE)?;
+        let issued = base.issued_of(&Resource::Memory).hard;
+        match kib {
+            0 => Err(Refusal::BadMemory(kib)),
+            kib if kib > MEMORY_KIB_MAX => Err(Refusal::BadMemory(kib)),
+            kib if kib < issued => Err(Refusal::MemoryPromised { issued, kib }),
             _ => Ok(()),
         }
     }
@@ -593,6 +613,12 @@ fn in_range(funding: &Funding) -> bool {
     }
 }
 
+/// The first level of a path is funded from base, whose hard tickets of memory are an amount.
+fn in_range_of_base(funding: &Funding) -> bool {
+    let is_amount = funding.kind == TicketKind::Hard && funding.resource == Resource::Memory;
+    if is_amount { funding.amount <= MEMORY_KIB_MAX } else { in_range(funding) }
+}
+
 fn check_placements(placements: &Placements) -> Result<(), Refusal> {
     let bad = |name: &str, why: &str| {
         Err(Refusal::BadPlacement { name: name.to_owned(), why: why.to_owned() })
@@ -600,10 +626,11 @@ fn check_placements(placements: &Placements) -> Result<(), Refusal> {
     if placements.levels.is_empty() {
         return bad("", "the path from base has no level");
     }
-    for level in &placements.levels {
+    for (depth, level) in placements.levels.iter().enumerate() {
         if !is_name(&level.name) {
             return bad(&level.name, "that is no name for a currency");
         }
+        let in_range = if depth == 0 { in_range_of_base } else { in_range };
         if !level.funding.iter().all(in_range) {
             return bad(&level.name, "its amounts are out of range");
         }

@@ -45,6 +45,13 @@ pub enum Change {
         /// Where it is.
         after: Option<CurrencyId>,
     },
+    /// How much memory base has to promise, in KiB.
+    Memory {
+        /// What it was; 0 while it was never told.
+        before: u64,
+        /// What it is.
+        after: u64,
+    },
 }
 
 impl Change {
@@ -63,6 +70,7 @@ impl Change {
             Change::Member { member, before, after } => {
                 Change::Member { member, before: after, after: before }
             }
+            Change::Memory { before, after } => Change::Memory { before: after, after: before },
         }
     }
 }

@@ -186,6 +186,12 @@ pub enum Intent {
         /// Its base tickets when it is made.
         funding: Vec<Funding>,
     },
+    /// Say how much memory base has to promise, never less than its hard tickets amount to. The
+    /// system, or the superuser.
+    SetMemory {
+        /// In KiB, 1 to [`MEMORY_KIB_MAX`](crate::MEMORY_KIB_MAX).
+        kib: u64,
+    },
     /// Run a process as a job funded from base, taken out of the caller's own currencies for as
     /// long as the job lives (paper 1, 4.4 and 5.6).
     Nice {

@@ -2,8 +2,8 @@
 
 use crate::{
     AMOUNT_MAX, BASE, Change, Currency, CurrencyId, CurrencyRecord, HARD_TOTAL, Home, ISSUED_MAX,
-    Loan, Member, Mode, Nature, PolicyKey, ProcessIdentity, Resource, Rights, TRANSFER_AMOUNT,
-    Ticket, TicketId, TicketKind,
+    Loan, MEMORY_KIB_MAX, Member, Mode, Nature, PolicyKey, ProcessIdentity, Resource, Rights,
+    TRANSFER_AMOUNT, Ticket, TicketId, TicketKind,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +21,7 @@ pub struct Ledger {
     tickets: BTreeMap<TicketId, Ticket>,
     homes: BTreeMap<PolicyKey, Home>,
     joined: BTreeMap<Member, CurrencyId>,
+    memory_kib: u64,
     next_currency: u64,
     next_ticket: u64,
     version: u64,
@@ -38,6 +39,7 @@ impl PartialEq for Ledger {
             && self.tickets == other.tickets
             && self.homes == other.homes
             && self.joined == other.joined
+            && self.memory_kib == other.memory_kib
             && self.by_founder == other.by_founder
             && self.by_client == other.by_client
             && self.by_name == other.by_name
@@ -60,10 +62,17 @@ pub struct Snapshot {
     /// Everybody who has joined a client.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub joined: Vec<(Member, CurrencyId)>,
+    /// How much memory base has to promise, in KiB; 0 while it was never told.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub memory_kib: u64,
     /// The next unused cid.
     pub next_currency: u64,
     /// The next unused ticket id.
     pub next_ticket: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A change that does not fit the ledger that it was to be replayed on: the record that it came
@@ -103,6 +112,7 @@ impl Ledger {
             tickets: BTreeMap::new(),
             homes: BTreeMap::new(),
             joined: BTreeMap::new(),
+            memory_kib: 0,
             next_currency: 0,
             next_ticket: 0,
             version: 0,
@@ -117,6 +127,21 @@ impl Ledger {
     /// How often it was written to; an authorisation is good for one version only.
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// How much memory base has to promise, in KiB; 0 while it was never told.
+    pub fn memory_kib(&self) -> u64 {
+        self.memory_kib
+    }
+
+    /// What a currency's hard tickets of a resource total: [`HARD_TOTAL`], but of base's memory
+    /// what there is of it, in KiB, so that each of them is an amount (paper 1, 5.4), once that was
+    /// told.
+    pub fn hard_total(&self, issuer: CurrencyId, resource: &Resource) -> u64 {
+        match (issuer, resource) {
+            (BASE, Resource::Memory) if self.memory_kib > 0 => self.memory_kib,
+            _ => HARD_TOTAL,
+        }
     }
 
     /// A currency.
@@ -376,6 +401,18 @@ impl Ledger {
                     }
                 }
             }
+            Change::Memory { before, after } => {
+                let issued =
+                    self.currencies.get(&BASE).map(|base| base.issued_of(&Resource::Memory));
+                let issued = issued.map_or(0, |issued| issued.hard);
+                if *before != self.memory_kib {
+                    return Err("the memory of base is not what it was".to_owned());
+                }
+                let never_told = if *after == 0 { HARD_TOTAL } else { *after };
+                if *after > MEMORY_KIB_MAX || issued > never_told {
+                    return Err(format!("base cannot have {after} KiB of memory"));
+                }
+            }
             Change::Ticket { id, before, after } => {
                 if self.tickets.get(id) != before.as_ref() {
                     return Err(format!("ticket {} is not what it was", id.0));
@@ -448,7 +485,10 @@ impl Ledger {
         let issued = from.issued_of(resource);
         let (most, left) = match kind {
             TicketKind::Soft => (AMOUNT_MAX, ISSUED_MAX - (issued.soft - freed)),
-            TicketKind::Hard => (HARD_TOTAL, HARD_TOTAL - (issued.hard - freed)),
+            TicketKind::Hard => {
+                let total = self.hard_total(from.id, resource);
+                (total, total.saturating_sub(issued.hard - freed))
+            }
             TicketKind::Transfer => {
                 let lent = self.transfer_of(from.id, resource);
                 if *amount != TRANSFER_AMOUNT || lent.is_some_and(|(other, _)| other != id) {
@@ -474,6 +514,7 @@ impl Ledger {
             tickets: self.tickets.iter().map(|(id, ticket)| (*id, ticket.clone())).collect(),
             homes: self.homes.iter().map(|(key, home)| (key.clone(), home.clone())).collect(),
             joined: self.joined().collect(),
+            memory_kib: self.memory_kib,
             next_currency: self.next_currency,
             next_ticket: self.next_ticket,
         }
@@ -484,7 +525,8 @@ impl Ledger {
     /// # Errors
     /// [`Misfit`] where the snapshot contradicts itself.
     pub fn restore(snapshot: Snapshot) -> Result<Ledger, Misfit> {
-        let Snapshot { currencies, tickets, homes, joined, next_currency, next_ticket } = snapshot;
+        let Snapshot { currencies, tickets, homes, joined, memory_kib, .. } = snapshot;
+        let Snapshot { next_currency, next_ticket, .. } = snapshot;
         let currencies = currencies.into_iter().map(|(id, record)| Change::Currency {
             id,
             before: None,
@@ -506,6 +548,8 @@ impl Ledger {
             after: Some(id),
         });
         let mut ledger = Ledger::empty();
+        // Before the tickets that it bounds.
+        ledger.replay(vec![Change::Memory { before: 0, after: memory_kib }])?;
         ledger.replay(currencies.chain(tickets).chain(homes).chain(joined).collect())?;
         if !ledger.currencies.contains_key(&BASE) {
             return Err(Misfit { index: 0, why: "there is no base".to_owned() });
@@ -580,6 +624,7 @@ impl Ledger {
                     self.joined.insert(member, client);
                 }
             }
+            Change::Memory { after, .. } => self.memory_kib = after,
         }
     }
 

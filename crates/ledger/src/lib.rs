@@ -36,7 +36,8 @@ pub use member::{Class, Member, ThreadIdentity};
 pub use refusal::Refusal;
 pub use resource::{Resource, UnknownResource};
 pub use ticket::{
-    AMOUNT_MAX, HARD_TOTAL, ISSUED_MAX, TRANSFER_AMOUNT, Ticket, TicketId, TicketKind,
+    AMOUNT_MAX, HARD_TOTAL, ISSUED_MAX, MEMORY_KIB_MAX, TRANSFER_AMOUNT, Ticket, TicketId,
+    TicketKind,
 };
 
 /// The longest path of currencies below base that funding may make.

@@ -2,7 +2,8 @@
 
 use crate::{
     AMOUNT_MAX, BACKERS_MAX, CURRENCIES_PER_OWNER_MAX, CurrencyId, DEPTH_MAX, GRANTS_MAX,
-    HARD_TOTAL, ISSUED_MAX, Member, NAME_LEN_MAX, ProcessIdentity, Resource, Rights, TRANSFERS_MAX,
+    HARD_TOTAL, ISSUED_MAX, MEMORY_KIB_MAX, Member, NAME_LEN_MAX, ProcessIdentity, Resource,
+    Rights, TRANSFERS_MAX,
 };
 
 /// A refusal: nothing was changed.
@@ -152,6 +153,30 @@ pub enum Refusal {
         /// Asked.
         amount: u64,
     },
+    /// Base's hard tickets of memory would promise more than there is.
+    #[error(
+        "hard memory tickets from base are KiB of what can be promised, {total} in all: {left} \
+         are left, not {amount}"
+    )]
+    MemoryExhausted {
+        /// In all, in KiB.
+        total: u64,
+        /// What is left, in KiB.
+        left: u64,
+        /// Asked, in KiB.
+        amount: u64,
+    },
+    /// Base has promised more memory than that.
+    #[error("{issued} KiB of memory are promised by hard tickets from base, more than {kib}")]
+    MemoryPromised {
+        /// By hard tickets from base.
+        issued: u64,
+        /// What base was to have.
+        kib: u64,
+    },
+    /// No amount of memory.
+    #[error("base cannot have {0} KiB of memory: it has 1 to {MEMORY_KIB_MAX}")]
+    BadMemory(u64),
     /// A cycle.
     #[error("{holder} already funds {issuer}, directly or not: {issuer} cannot fund it in return")]
     Cycle {
@@ -315,6 +340,7 @@ impl Refusal {
             | Refusal::AmountTooLarge(_)
             | Refusal::BadMember { .. }
             | Refusal::TransferKind
+            | Refusal::BadMemory(_)
             | Refusal::NiceNothing
             | Refusal::BadPlacement { .. } => "invalid",
             Refusal::TooManyCurrencies(_)
@@ -323,6 +349,7 @@ impl Refusal {
             | Refusal::TooManyTransfers(_)
             | Refusal::IssuedTooMuch { .. }
             | Refusal::HardExhausted { .. }
+            | Refusal::MemoryExhausted { .. }
             | Refusal::TooDeep(_) => "limit",
             Refusal::NameTaken { .. }
             | Refusal::ClientIssues(_)
@@ -330,6 +357,7 @@ impl Refusal {
             | Refusal::NotPure { .. }
             | Refusal::NotClient(_)
             | Refusal::StillFunds { .. }
+            | Refusal::MemoryPromised { .. }
             | Refusal::AlreadyClient { .. }
             | Refusal::Lent(_)
             | Refusal::AlreadyLent { .. }

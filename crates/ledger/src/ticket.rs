@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 /// A currency's hard tickets always total this many, so 200 is 20 % (paper 1, figure 4).
 pub const HARD_TOTAL: u64 = 1000;
 
-/// The largest amount of one ticket.
+/// The most memory that base can have, in KiB (16 TiB).
+pub const MEMORY_KIB_MAX: u64 = 1 << 34;
+
+/// The largest amount of one soft ticket.
 pub const AMOUNT_MAX: u64 = 1_000_000_000;
 
 /// The largest total of soft tickets that one currency issues for one resource. Keeps every
@@ -27,7 +30,8 @@ pub struct TicketId(pub u64);
 pub enum TicketKind {
     /// A relative share: the amount over the issuer's active soft tickets.
     Soft,
-    /// A fixed share: the amount over [`HARD_TOTAL`].
+    /// A fixed share: the amount over [`HARD_TOTAL`]. Base's hard tickets of memory are an amount,
+    /// in KiB (paper 1, 5.4): see [`Ledger::hard_total`](crate::Ledger::hard_total).
     Hard,
     /// All that the issuer has, a client that waits for the holder and has lent it its tickets
     /// (Waldspurger and Weihl 1994; paper 1, 5.3). Meanwhile the issuer itself is worth nothing.
@@ -47,7 +51,8 @@ pub struct Ticket {
     pub resource: Resource,
     /// Relative or fixed.
     pub kind: TicketKind,
-    /// Soft: 0 to [`AMOUNT_MAX`]; hard: 0 to [`HARD_TOTAL`]; transfer: [`TRANSFER_AMOUNT`]. 0
+    /// Soft: 0 to [`AMOUNT_MAX`]; hard: 0 to [`HARD_TOTAL`], of base's memory to what base has, in
+    /// KiB; transfer: [`TRANSFER_AMOUNT`]. 0
     /// funds nothing: a client with only such tickets is frozen (paper 3, future work).
     pub amount: u64,
 }

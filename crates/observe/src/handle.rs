@@ -154,6 +154,16 @@ impl ProcessHandle {
         ProcessFacts::read(&ProcDir::open_identity(self.identity)?)
     }
 
+    /// Opens a file of the process's folder in /proc for reading, such as `smaps_rollup`. What is
+    /// read there is this process's, or nothing once it is gone.
+    ///
+    /// # Errors
+    /// [`ProcessError::Gone`] or [`ProcessError::Reused`] once the process has been reaped; what
+    /// else the kernel says, where we may not look.
+    pub fn proc_file(&self, file: &'static str) -> Result<OwnedFd, ProcessError> {
+        ProcDir::open_identity(self.identity)?.open_file(file)
+    }
+
     /// Thread ids now, ascending; the leader's is the pid.
     ///
     /// # Errors

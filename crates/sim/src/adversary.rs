@@ -334,5 +334,6 @@ fn kind(intent: &Intent) -> &'static str {
         Intent::Transfer { .. } => "transfer",
         Intent::TakeBack { .. } => "take_back",
         Intent::Ensure { .. } => "ensure",
+        Intent::SetMemory { .. } => "set-memory",
     }
 }

@@ -4,8 +4,8 @@
 use crate::fraction::Fraction;
 use crate::model::{Model, Values};
 use ledger::{
-    AMOUNT_MAX, BACKERS_MAX, BASE, Change, Currency, CurrencyId, DEPTH_MAX, HARD_TOTAL, ISSUED_MAX,
-    Issued, Ledger, Member, Misfit, Nature, Resource, TRANSFER_AMOUNT, TRANSFERS_MAX, TicketKind,
+    AMOUNT_MAX, BACKERS_MAX, BASE, Change, Currency, CurrencyId, DEPTH_MAX, ISSUED_MAX, Issued,
+    Ledger, Member, Misfit, Nature, Resource, TRANSFER_AMOUNT, TRANSFERS_MAX, TicketKind,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use valuation::{Graph, WHOLE};
@@ -134,7 +134,9 @@ pub fn audit_against(
     }
     hold!(Conservation, sum <= WHOLE, "active clients are worth {sum} of {WHOLE} parts");
     let root = model.place(BASE);
-    if now.is_active(root) {
+    if now.is_active(root) && model.keeps_back() {
+        hold!(Conservation, exact_sum <= Fraction::one(), "the rules give away {exact_sum}");
+    } else if now.is_active(root) {
         hold!(Conservation, exact_sum == Fraction::one(), "the rules give away {exact_sum}");
         let (tickets, issuers) = model.active_tickets(&now);
         hold!(
@@ -218,7 +220,7 @@ pub fn audit_books(ledger: &Ledger) -> Result<(), Fault> {
             }
             TicketKind::Hard => {
                 total.hard += ticket.amount;
-                HARD_TOTAL
+                ledger.hard_total(ticket.issuer, &ticket.resource)
             }
             TicketKind::Transfer => TRANSFER_AMOUNT,
         };
@@ -231,7 +233,7 @@ pub fn audit_books(ledger: &Ledger) -> Result<(), Fault> {
         hold!(Books, kept == Some(*total), "{issuer} counts {kept:?} of {resource}: {total:?}");
         hold!(
             Books,
-            total.soft <= ISSUED_MAX && total.hard <= HARD_TOTAL,
+            total.soft <= ISSUED_MAX && total.hard <= ledger.hard_total(*issuer, resource),
             "{issuer} has issued {total:?} of {resource}"
         );
     }

@@ -27,7 +27,7 @@
 
 use crate::fraction::Fraction;
 use ledger::{
-    BASE, Class, Currency, CurrencyId, Funding, HARD_TOTAL, Ledger, Nature, Placements, PolicyKey,
+    BASE, Class, Currency, CurrencyId, Funding, Ledger, Nature, Placements, PolicyKey,
     ProcessIdentity, Resource, Rights, Subject, Ticket, TicketKind,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -145,11 +145,14 @@ impl<'a> Reckoning<'a> {
             let part = match ticket.kind {
                 // The lender's own due is its owner's doing, and nobody's who may take it back.
                 TicketKind::Transfer => whole,
-                TicketKind::Hard => whole.times(ticket.amount, HARD_TOTAL),
+                TicketKind::Hard => {
+                    whole.times(ticket.amount, self.ledger.hard_total(issuer, resource))
+                }
                 TicketKind::Soft => {
-                    let hard = self.total(issuer, resource, TicketKind::Hard).min(HARD_TOTAL);
+                    let total = self.ledger.hard_total(issuer, resource);
+                    let hard = self.total(issuer, resource, TicketKind::Hard).min(total);
                     let soft = self.total(issuer, resource, TicketKind::Soft);
-                    whole.times(HARD_TOTAL - hard, HARD_TOTAL).times(ticket.amount, soft)
+                    whole.times(total - hard, total).times(ticket.amount, soft)
                 }
             };
             sum = sum.plus(&part);

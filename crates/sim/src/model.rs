@@ -39,6 +39,8 @@ pub struct Model {
     lends: Vec<bool>,
     // Whether a node is a guest.
     guest: Vec<bool>,
+    // What base's hard tickets total where they are amounts: of memory.
+    amount: Option<u64>,
 }
 
 /// Who is active and what everybody is worth.
@@ -70,7 +72,8 @@ impl Model {
         for (id, issued) in &hard {
             let issuer = places[&Name::Currency(*id)];
             issues_hard[issuer] = true;
-            let amount = HARD_TOTAL.checked_sub(*issued).expect("at most 1000 hard tickets");
+            let total = ledger.hard_total(*id, resource);
+            let amount = total.checked_sub(*issued).expect("no more hard tickets than there are");
             backing[places[&Name::SoftTix(*id)]].push(Backing { issuer, amount });
         }
         let mut lends = vec![false; names.len()];
@@ -93,7 +96,9 @@ impl Model {
                 Name::SoftTix(_) => false,
             })
             .collect();
-        Some(Model { names, places, backing, order, issues_hard, lends, guest })
+        let is_memory = *resource == Resource::Memory && ledger.memory_kib() > 0;
+        let amount = is_memory.then(|| ledger.memory_kib());
+        Some(Model { names, places, backing, order, issues_hard, lends, guest, amount })
     }
 
     /// Who is worth what while `clients` compete.
@@ -120,7 +125,12 @@ impl Model {
                 }
             }
         }
-        let total = self.totals(&active);
+        let mut total = self.totals(&active);
+        if let Some(amount) = self.amount
+            && self.issues_hard[self.place(BASE)]
+        {
+            total[self.place(BASE)] = amount;
+        }
         self.divide(active, &total)
     }
 
@@ -132,10 +142,19 @@ impl Model {
         let active: Vec<bool> = self.guest.iter().map(|guest| !guest).collect();
         for (place, hard) in self.issues_hard.iter().enumerate() {
             if *hard {
-                total[place] = HARD_TOTAL;
+                total[place] = self.hard_total(place);
             }
         }
         self.divide(active, &total)
+    }
+
+    /// Whether what nobody active holds of base is nobody's: of memory.
+    pub fn keeps_back(&self) -> bool {
+        self.amount.is_some() && self.issues_hard[self.place(BASE)]
+    }
+
+    fn hard_total(&self, place: usize) -> u64 {
+        self.amount.filter(|_| self.names[place] == Name::Currency(BASE)).unwrap_or(HARD_TOTAL)
     }
 
     /// What paths of hard tickets alone are worth: the fixed shares of paper 1, 3.3.
@@ -154,7 +173,8 @@ impl Model {
                             return Some(whole.clone());
                         }
                         let hard = self.issues_hard[ticket.issuer];
-                        hard.then(|| whole.times(ticket.amount, HARD_TOTAL))
+                        let total = self.hard_total(ticket.issuer);
+                        hard.then(|| whole.times(ticket.amount, total))
                     })
                     .fold(Fraction::zero(), |sum, value| sum.plus(&value)),
             };

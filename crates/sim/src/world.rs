@@ -195,6 +195,7 @@ impl World {
                 (theirs && member.process().is_none())
                     .then_some((Authority::System, Intent::Exit { member }))
             }
+            31 if dice.one_in(2) => own(Intent::SetMemory { kib: dice.below(3000) as u64 }),
             31 => {
                 let member = if dice.one_in(2) { Member::Kernel } else { Member::Rest };
                 own(Intent::Ensure { member, funding: vec![random_funding(&mut dice)] })
@@ -409,8 +410,11 @@ impl World {
             (_, Some(process)) => Member::Process(process),
             (_, None) => self.new_process(whose.uid, gid).member,
         };
-        // As observed: nobody says whose it is but the kernel.
-        NewClient { member, uid: self.uid_of(member).unwrap_or(whose.uid), gid }
+        // As observed: nobody says whose it is but the kernel, and no process has a group that its
+        // user is not in.
+        let uid = self.uid_of(member).unwrap_or(whose.uid);
+        let groups = &self.users[uid as usize].groups;
+        NewClient { member, uid, gid: if groups.contains(&gid) { gid } else { groups[0] } }
     }
 
     fn joined_member(&self, dice: &mut Dice) -> Option<NewClient> {

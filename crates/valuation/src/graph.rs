@@ -8,6 +8,9 @@
 //!    *soft-ticket subcurrency* (paper 1, figure 4), which every graph keeps implicitly: it is
 //!    active while a soft ticket is. The currency's value is divided among its active hard
 //!    tickets, the subcurrency's included, in proportion to their amounts.
+//!    Base's hard tickets of **memory** are an amount (paper 1, 5.4): they total what base has to
+//!    promise ([`Ledger::hard_total`]), and that is what they are divided by whoever is active. A
+//!    share of memory is what a client is sure to keep; what others leave idle is nobody's share.
 //! 4. Soft tickets divide the value of the soft-ticket subcurrency in proportion to the active
 //!    amounts. Where it has no hard tickets left and no hard ticket is active, it has all.
 //! 5. A currency's value is the sum of the values of the tickets that it holds.
@@ -43,6 +46,8 @@ pub struct Graph {
     places: FxHashMap<CurrencyId, u32>,
     free: Vec<u32>,
     base: u32,
+    /// Of memory: what base has to promise, in KiB (rule 3); 0 where that was not told.
+    memory_kib: u64,
     // Remembered values are good for one stamp. Activity does not change what is guaranteed.
     stamp_now: u64,
     stamp_funding: u64,
@@ -166,6 +171,7 @@ impl Graph {
             places: FxHashMap::default(),
             free: Vec::new(),
             base: 0,
+            memory_kib: ledger.memory_kib(),
             stamp_now: 1,
             stamp_funding: 1,
         };
@@ -207,6 +213,10 @@ impl Graph {
                     self.attach(ticket);
                 }
             }
+            Change::Memory { after, .. } => {
+                self.memory_kib = *after;
+                self.forget();
+            }
             Change::Currency { before: None, after: None, .. }
             | Change::Home { .. }
             | Change::Member { .. } => {}
@@ -245,6 +255,12 @@ impl Graph {
     /// for a guest.
     pub fn guaranteed(&mut self, id: CurrencyId) -> u64 {
         self.own_place(id).map_or(0, |place| self.guaranteed_at(place))
+    }
+
+    /// How much memory a value is, in bytes, rounded up; 0 where it was not told how much there is.
+    pub fn memory_bytes(&self, value: u64) -> u64 {
+        let bytes = u128::from(value) * u128::from(self.memory_kib) * 1024;
+        u64::try_from(bytes.div_ceil(u128::from(WHOLE))).expect("at most what base has")
     }
 
     /// Whether a client has lent its tickets of this resource.
@@ -323,6 +339,16 @@ impl Graph {
         self.nodes.iter().filter(|node| node.competes).map(|node| node.id)
     }
 
+    /// Whether a currency's hard tickets are amounts (rule 3).
+    fn is_amount(&self, issuer: u32) -> bool {
+        issuer == self.base && self.resource == Resource::Memory && self.memory_kib > 0
+    }
+
+    /// What a currency's hard tickets total.
+    fn hard_total(&self, issuer: u32) -> u64 {
+        if self.is_amount(issuer) { self.memory_kib } else { HARD_TOTAL }
+    }
+
     fn value_at(&mut self, place: u32) -> u64 {
         let node = &self.nodes[place as usize];
         if place == self.base {
@@ -342,8 +368,12 @@ impl Graph {
             }
             let whole = self.value_at(issuer);
             let Node { issued, active_issued: active, .. } = self.nodes[issuer as usize];
-            let subcurrency = HARD_TOTAL - issued.hard;
-            let competing = active.hard + if active.soft > 0 { subcurrency } else { 0 };
+            let total = self.hard_total(issuer);
+            let subcurrency = total - issued.hard;
+            let competing = match self.is_amount(issuer) {
+                true => total,
+                false => active.hard + if active.soft > 0 { subcurrency } else { 0 },
+            };
             value += match kind {
                 TicketKind::Transfer => whole,
                 TicketKind::Hard => share(whole, amount, competing),
@@ -378,9 +408,10 @@ impl Graph {
             let issued = self.nodes[issuer as usize].issued;
             value += match kind {
                 TicketKind::Transfer => whole,
-                TicketKind::Hard => share(whole, amount, HARD_TOTAL),
+                TicketKind::Hard => share(whole, amount, self.hard_total(issuer)),
                 TicketKind::Soft => {
-                    let soft = share(whole, HARD_TOTAL - issued.hard, HARD_TOTAL);
+                    let total = self.hard_total(issuer);
+                    let soft = share(whole, total - issued.hard, total);
                     share(soft, amount, issued.soft)
                 }
             };

@@ -15,9 +15,18 @@ struct Machine {
 
 impl Machine {
     fn new() -> Machine {
+        Machine::of(Resource::Cpu)
+    }
+
+    fn of(resource: Resource) -> Machine {
         let ledger = Ledger::new(0, 0);
-        let graph = Graph::of(&ledger, Resource::Cpu);
+        let graph = Graph::of(&ledger, resource);
         Machine { ledger, graph, next: 1 }
+    }
+
+    fn bytes(&mut self, id: CurrencyId) -> u64 {
+        let value = self.graph.value(id);
+        self.graph.memory_bytes(value)
     }
 
     fn perform(&mut self, authority: Authority, intent: Intent) {
@@ -398,4 +407,42 @@ fn a_guest_competes_with_no_host() {
     assert_eq!(machine.values(2, [guest, sibling, other]), [0, 0, 0]);
     machine.perform(root(), set(Class::Host));
     assert_eq!(machine.values(2, [guest, sibling, other]), [2, 0, 0]);
+}
+
+/// Paper 1, 6.3 (figure 9): 2 MB and 1.4 MB of 4.2 MB; sections 5.4: subshares of an amount.
+#[test]
+fn figure_9_hard_tickets_of_memory_are_amounts() {
+    const KIB: u64 = 1024;
+    let mut machine = Machine::of(Resource::Memory);
+    machine.perform(root(), Intent::SetMemory { kib: 4200 });
+    let of = |kind, amount| Funding { resource: Resource::Memory, kind, amount };
+    let (soft, hard) =
+        (|amount| of(TicketKind::Soft, amount), |amount| of(TicketKind::Hard, amount));
+    let user = machine.currency("user", &[(BASE, hard(2000))]);
+    let [large, first, second] = [
+        machine.task(&[(user, hard(500))]),
+        machine.task(&[(user, soft(3))]),
+        machine.task(&[(user, soft(1))]),
+    ];
+    let other = machine.task(&[(BASE, hard(1400))]);
+    let [left, also_left] = [machine.task(&[(BASE, soft(1))]), machine.task(&[(BASE, soft(3))])];
+    assert_eq!(machine.bytes(other), 1400 * KIB);
+    assert_eq!(machine.bytes(large), 1000 * KIB);
+    assert_eq!((machine.bytes(first), machine.bytes(second)), (750 * KIB, 250 * KIB));
+    // What base has not promised is its soft tickets'.
+    assert_eq!((machine.bytes(left), machine.bytes(also_left)), (200 * KIB, 600 * KIB));
+    // Who is idle for long leaves its part to those beside it; an amount stays an amount, and
+    // what base promised to the idle is nobody's.
+    for idle in [first, other, also_left] {
+        machine.graph.set_active(idle, false);
+    }
+    assert_eq!((machine.bytes(large), machine.bytes(second)), (1000 * KIB, 1000 * KIB));
+    assert_eq!((machine.bytes(other), machine.bytes(left)), (0, 800 * KIB));
+    machine.graph.set_active(large, false);
+    machine.graph.set_active(second, false);
+    assert_eq!(machine.bytes(left), 800 * KIB);
+    // More memory: amounts stay, what is left over grows.
+    machine.graph.set_active(other, true);
+    machine.perform(root(), Intent::SetMemory { kib: 8400 });
+    assert_eq!((machine.bytes(other), machine.bytes(left)), (1400 * KIB, 5000 * KIB));
 }

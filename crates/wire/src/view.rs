@@ -49,6 +49,9 @@ pub struct Status {
     pub life_source: String,
     /// Who enforces cpu tickets.
     pub cpu: EnforcerView,
+    /// Who enforces tickets of other resources, of those that anybody has tickets of.
+    #[serde(default)]
+    pub others: Vec<DoctorResource>,
 }
 
 /// An enforcer and its settings.
@@ -134,6 +137,10 @@ pub struct Grant {
     pub rights: String,
 }
 
+fn thousand() -> u64 {
+    1000
+}
+
 /// What a currency is worth in one resource.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ResourceValue {
@@ -149,8 +156,11 @@ pub struct ResourceValue {
     pub lent: u64,
     /// Its soft tickets' total, active or not.
     pub issued_soft: u64,
-    /// Its hard tickets' total, of 1000.
+    /// Its hard tickets' total, of [`hard_total`](ResourceValue::hard_total).
     pub issued_hard: u64,
+    /// What all its hard tickets total: 1000; of base's memory what there is to promise, in KiB.
+    #[serde(default = "thousand")]
+    pub hard_total: u64,
 }
 
 /// A currency.

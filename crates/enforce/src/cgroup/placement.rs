@@ -1,7 +1,7 @@
 //! Who is a client and where its processes are: following plans, moving processes in and back.
 
 use super::client::{Body, Client, Group, Place, Presence};
-use super::layout::{Layout, name};
+use super::layout::{Layout, MAX_WEIGHT, Weights, name};
 use super::record::Found;
 use super::state::{State, presence_when_new};
 use super::tree::{self, Moved};
@@ -13,6 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use valuation::Graph;
+
+/// The controllers that we use.
+const CONTROLLERS: [&str; 3] = ["cpu", "memory", "io"];
 
 /// Why a process is not managed.
 enum Unplaced {
@@ -51,7 +55,7 @@ impl State {
                 }
             };
             self.gather(&mut client, planned, &away, &mut bodies);
-            let freeze = planned.frozen && client.foreign().is_empty();
+            let freeze = planned.frozen && client.foreign().is_empty() && self.setting.shares_cpu;
             if freeze != (client.presence == Presence::Frozen) {
                 client.presence = presence_when_new(freeze);
             }
@@ -65,10 +69,11 @@ impl State {
                 self.forget(client);
                 continue;
             }
-            if planned.frozen && !client.foreign().is_empty() {
+            let is_foreign = self.setting.shares_cpu && !client.foreign().is_empty();
+            if planned.frozen && is_foreign {
                 client.notes.push("not frozen: it is in a cgroup that is not ours".to_owned());
             }
-            if client.guest && !client.foreign().is_empty() {
+            if client.guest && is_foreign {
                 client.notes.push("no guest here: it is in a cgroup that is not ours".to_owned());
             }
             self.clients.push(client);
@@ -80,13 +85,27 @@ impl State {
             .filter(|client| client.has_leaf() && !client.guest)
             .map(|client| client.id)
             .collect();
-        self.layout = Some(Layout::of(&graph, |id| leaves.contains(&id)));
-        self.graph = Some(graph);
-        self.changed = true;
+        // Shares of memory are amounts: they hold in any tree.
+        let cpu = self.setting.shares_cpu.then_some(&graph);
+        let disks = self.disks.iter().map(|disk| &disk.graph);
+        let mut deciding: Vec<&Graph> = cpu.into_iter().chain(disks).collect();
+        if deciding.is_empty() {
+            deciding.push(&graph);
+        }
+        let layout = Layout::of(&deciding, |id| leaves.contains(&id));
+        if self.setting.shares_cpu {
+            self.weights = Some(Weights::of(&layout, &graph, MAX_WEIGHT));
+            self.graph = Some(graph);
+            self.changed = true;
+        }
+        self.lay_out_disks(&layout);
+        self.layout = Some(layout);
+        self.weigh_before_moving();
         self.note_neighbours();
         for index in 0..self.clients.len() {
             self.settle(index);
         }
+        self.new_controllers = false;
         for client in known.into_values() {
             self.forget(client);
         }
@@ -173,7 +192,7 @@ impl State {
     }
 
     /// Whether a cgroup path is below one of our own.
-    fn is_ours(&self, path: &str) -> bool {
+    pub(super) fn is_ours(&self, path: &str) -> bool {
         let folder = tree::folder(&self.setting.root.mount, path);
         folder.starts_with(&self.setting.top) || folder.starts_with(&self.setting.guests)
     }
@@ -185,16 +204,11 @@ impl State {
         inner.filter_map(Path::to_str).all(|path| {
             let group = tree::folder(mount, path);
             let is = |file: &str, value: &str| tree::read(&group, file).is_ok_and(|it| it == value);
-            let free = match tree::read(&group, "cgroup.controllers").as_deref() {
-                Ok("") => true,
-                // Since we turned it on for all beside ours, or without anybody's wish.
-                Ok("cpu") => {
-                    is("cpu.weight", "100")
-                        && is("cpu.idle", "0")
-                        && tree::read(&group, "cpu.max").is_ok_and(|it| it.starts_with("max"))
-                }
-                _ => false,
-            };
+            let listed = tree::read(&group, "cgroup.controllers").unwrap_or_else(|_| "?".into());
+            // Those that we turned on for all beside ours, or that are on without anybody's wish.
+            let known = |name: &str| CONTROLLERS.contains(&name);
+            let free =
+                listed.split_whitespace().all(known) && tree::is_as_made(&group, &CONTROLLERS);
             free && is("cgroup.type", "domain") && is("cgroup.freeze", "0")
         })
     }
@@ -251,6 +265,23 @@ impl State {
         Some(self.setting.top.join(self.layout.as_ref()?.path(client.id)?))
     }
 
+    /// Makes all cgroups and gives them their weights on disks, before anybody is there: BFQ has who
+    /// is at work while its weight changes wait for seconds.
+    fn weigh_before_moving(&mut self) {
+        if self.disks.is_empty() {
+            return;
+        }
+        let leaves: Vec<PathBuf> =
+            self.clients.iter().filter_map(|client| self.leaf_of(client)).collect();
+        for leaf in leaves {
+            // Where that fails, it is said when somebody is to be moved there.
+            let _ = self.make_leaf(&leaf);
+        }
+        for index in 0..self.disks.len() {
+            self.set_weights(index);
+        }
+    }
+
     /// Brings a client's processes into its own cgroup.
     fn settle(&mut self, index: usize) {
         let leaf = self.leaf_of(&self.clients[index]);
@@ -266,7 +297,9 @@ impl State {
         let Some(leaf) = leaf else { return };
         let frozen = self.clients[index].presence == Presence::Frozen;
         let freeze = if frozen { "1" } else { "0" };
-        if tree::read(&leaf, "cgroup.freeze").is_ok_and(|now| now != freeze)
+        // Who shares the CPU otherwise stops whom it wants.
+        if self.setting.shares_cpu
+            && tree::read(&leaf, "cgroup.freeze").is_ok_and(|now| now != freeze)
             && let Err(error) = tree::write(&leaf, "cgroup.freeze", freeze)
         {
             self.clients[index].notes.push(format!("cannot be frozen or thawed: {error}"));
@@ -304,25 +337,32 @@ impl State {
 
     /// Makes a cgroup of ours, and those around it.
     fn make_leaf(&mut self, leaf: &Path) -> io::Result<()> {
-        if self.ours.contains_key(leaf) && leaf.is_dir() {
+        if self.ours.contains_key(leaf) && leaf.is_dir() && !self.new_controllers {
             return Ok(());
         }
+        let controllers = self.controllers();
         let is_guest = leaf.starts_with(&self.setting.guests);
         let top = if is_guest { &self.setting.guests } else { &self.setting.top }.clone();
         let mount = self.setting.root.mount.clone();
-        if !tree::controls_children(&mount) {
-            self.record.note(&Found::NoController { cgroup: "/".to_owned() })?;
-            tree::write(&mount, "cgroup.subtree_control", "+cpu")?;
+        for controller in &controllers {
+            if !tree::controls_children(&mount, controller) {
+                let (cgroup, controller) = ("/".to_owned(), (*controller).to_owned());
+                let turn_on = format!("+{controller}");
+                self.record.note(&Found::NoController { cgroup, controller })?;
+                tree::write(&mount, "cgroup.subtree_control", &turn_on)?;
+            }
         }
         make(&top)?;
-        if is_guest && tree::read(&top, "cpu.idle")? != "1" {
+        if is_guest && self.setting.shares_cpu && tree::read(&top, "cpu.idle")? != "1" {
             tree::write(&top, "cpu.idle", "1")?;
         }
         let below = leaf.strip_prefix(&top).map_err(io::Error::other)?;
         let mut group = top;
         for part in below {
-            if !tree::controls_children(&group) {
-                tree::write(&group, "cgroup.subtree_control", "+cpu")?;
+            for controller in &controllers {
+                if !tree::controls_children(&group, controller) {
+                    tree::write(&group, "cgroup.subtree_control", &format!("+{controller}"))?;
+                }
             }
             group.push(part);
             make(&group)?;
@@ -387,6 +427,7 @@ impl State {
         }
         self.check_ours();
         self.check_foreign();
+        self.check_memory();
     }
 
     /// Looks whether one client is as it was set, and puts right what is not.
@@ -414,7 +455,8 @@ impl State {
                 wrong.push((body.identity(), found));
             }
         }
-        if tree::read(&leaf, "cgroup.freeze").is_ok_and(|now| now != freeze) {
+        let shares_cpu = self.setting.shares_cpu;
+        if shares_cpu && tree::read(&leaf, "cgroup.freeze").is_ok_and(|now| now != freeze) {
             let _ = tree::write(&leaf, "cgroup.freeze", freeze);
             let word = if freeze == "1" { "thawed" } else { "froze" };
             let what = format!("somebody {word} {}; that was undone", leaf.display());

@@ -6,6 +6,7 @@
 
 use super::systemd::Manager;
 use super::{CgroupOwner, CgroupRoot, tree};
+use crate::disk::FoundDisk;
 use crate::registry;
 use ledger::ProcessIdentity;
 use observe::ProcessHandle;
@@ -27,7 +28,7 @@ struct Header {
     systemd: bool,
 }
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Something as it was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,12 +41,30 @@ pub(super) enum Found {
         /// What it was.
         weight: u32,
     },
-    /// The CPUWeight of a unit of systemd.
+    /// A setting of a unit of systemd.
     Unit {
         /// Its name.
         unit: String,
+        /// Which, as systemd calls it.
+        property: String,
         /// What it was; the greatest number for none.
-        weight: u64,
+        value: u64,
+    },
+    /// The weights of a unit of systemd on single devices.
+    UnitDisks {
+        /// Its name.
+        unit: String,
+        /// Devices, as they were named, with their weights.
+        weights: Vec<(String, u64)>,
+    },
+    /// A disk's scheduler and settings.
+    Disk(Box<FoundDisk>),
+    /// What a file of the kernel said.
+    Setting {
+        /// Which.
+        path: PathBuf,
+        /// What to write so that it is as it was.
+        text: String,
     },
     /// A process that was not found where the others of its cgroup were.
     Process {
@@ -54,10 +73,12 @@ pub(super) enum Found {
         /// Where it was, from `/`.
         cgroup: String,
     },
-    /// The children of a cgroup had no CPU controller.
+    /// The children of a cgroup were without a controller.
     NoController {
         /// Its path, from `/`.
         cgroup: String,
+        /// Which.
+        controller: String,
     },
 }
 
@@ -113,12 +134,16 @@ impl Record {
 
     /// Notes how something is before it is changed for the first time.
     pub fn note(&mut self, found: &Found) -> io::Result<()> {
-        let key = found.key();
-        if !self.known.contains(&key) {
-            self.file.seek(SeekFrom::End(0))?;
-            put_line(&mut self.file, found)?;
-            self.known.insert(key);
+        if !self.known.contains(&found.key()) {
+            self.append(found)?;
         }
+        Ok(())
+    }
+
+    fn append(&mut self, found: &Found) -> io::Result<()> {
+        self.file.seek(SeekFrom::End(0))?;
+        put_line(&mut self.file, found)?;
+        self.known.insert(found.key());
         Ok(())
     }
 
@@ -136,12 +161,24 @@ impl Record {
     }
 }
 
+impl crate::disk::Notes for Record {
+    fn note_disk(&mut self, found: &FoundDisk) -> io::Result<()> {
+        // Each time that it is prepared it is found anew: it was given back in between.
+        self.append(&Found::Disk(Box::new(found.clone())))
+    }
+}
+
 impl Found {
     fn key(&self) -> String {
         match self {
             Found::Weight { cgroup, .. } => Found::weight_key(cgroup),
-            Found::Unit { unit, .. } => Found::unit_key(unit),
-            Found::NoController { cgroup } => format!("controller {cgroup}"),
+            Found::Unit { unit, property, .. } => Found::unit_key(unit, property),
+            Found::UnitDisks { unit, .. } => Found::unit_disks_key(unit),
+            Found::Disk(disk) => format!("disk {}", disk.name),
+            Found::Setting { path, .. } => Found::setting_key(path),
+            Found::NoController { cgroup, controller } => {
+                format!("controller {controller} {cgroup}")
+            }
             Found::Process { process, .. } => format!("process {process}"),
         }
     }
@@ -150,8 +187,16 @@ impl Found {
         format!("weight {cgroup}")
     }
 
-    pub fn unit_key(unit: &str) -> String {
-        format!("unit {unit}")
+    pub fn unit_key(unit: &str, property: &str) -> String {
+        format!("unit {unit} {property}")
+    }
+
+    pub fn unit_disks_key(unit: &str) -> String {
+        format!("unit disks {unit}")
+    }
+
+    pub fn setting_key(path: &Path) -> String {
+        format!("setting {}", path.display())
     }
 }
 
@@ -247,17 +292,39 @@ pub(crate) fn restore_from(file: &mut File) -> CgroupsRestored {
                     done => Ok(usize::from(done.is_ok())),
                 }
             }
-            Found::Unit { unit, weight } => match &systemd {
-                Some(manager) => match manager.set_cpu_weight(unit, *weight) {
+            Found::Unit { unit, property, value } => match &systemd {
+                Some(manager) => match manager.set(unit, property, *value) {
                     Ok(()) => Ok(1),
                     Err(error) if error.is_gone() => Ok(0),
-                    Err(error) => Err(format!("the weight of {unit} stays changed: {error}")),
+                    Err(error) => Err(format!("{property} of {unit} stays changed: {error}")),
                 },
                 None => Ok(0),
             },
+            Found::UnitDisks { unit, weights } => match &systemd {
+                Some(manager) => match manager.restore_disk_weights(unit, weights) {
+                    Ok(()) => Ok(1),
+                    Err(error) if error.is_gone() => Ok(0),
+                    Err(error) => Err(format!("weights of {unit} stay changed: {error}")),
+                },
+                None => Ok(0),
+            },
+            Found::Disk(disk) => {
+                let given = disk.give_back();
+                for what in given.left {
+                    tracing::warn!("{what}");
+                }
+                restored.failed.extend(given.failed);
+                Ok(given.restored)
+            }
+            Found::Setting { path, text } => match write_setting(path, text) {
+                Err(error) if !is_gone(&error) => {
+                    Err(format!("{} stays changed: {error}", path.display()))
+                }
+                done => Ok(usize::from(done.is_ok())),
+            },
             Found::Process { .. } => Ok(0),
-            Found::NoController { cgroup } => {
-                take_controller(&tree::folder(&header.mount, cgroup));
+            Found::NoController { cgroup, controller } => {
+                take_controller(&tree::folder(&header.mount, cgroup), controller);
                 Ok(0)
             }
         };
@@ -274,20 +341,25 @@ fn is_ours(header: &Header, path: &str) -> bool {
     header.ours.iter().any(|name| Some(name.as_str()) == top)
 }
 
-/// Turns the CPU controller off for a cgroup's children again, unless somebody else has begun to
-/// use it meanwhile.
-fn take_controller(group: &Path) {
+fn write_setting(path: &Path, text: &str) -> io::Result<()> {
+    // Never created: what is not there is gone.
+    File::options().write(true).open(path)?.write_all(text.as_bytes())
+}
+
+/// A device or a cgroup that has vanished takes what was set with it.
+fn is_gone(error: &io::Error) -> bool {
+    let gone = [libc::ENOENT, libc::ENODEV, libc::ENXIO];
+    error.raw_os_error().is_some_and(|code| gone.contains(&code))
+}
+
+/// Turns a controller off for a cgroup's children again, unless somebody else has begun to use it
+/// meanwhile.
+fn take_controller(group: &Path, controller: &str) {
     let in_use = tree::children(group).iter().any(|child| {
-        let differs = |file: &str, as_made: &str| {
-            tree::read(child, file).is_ok_and(|text| text.split(' ').next() != Some(as_made))
-        };
-        tree::controls_children(child)
-            || differs("cpu.weight", "100")
-            || differs("cpu.idle", "0")
-            || differs("cpu.max", "max")
+        tree::controls_children(child, controller) || !tree::is_as_made(child, &[controller])
     });
     if !in_use {
         // Best effort: that it stays on changes nobody's share.
-        let _ = tree::write(group, "cgroup.subtree_control", "-cpu");
+        let _ = tree::write(group, "cgroup.subtree_control", &format!("-{controller}"));
     }
 }

@@ -39,12 +39,12 @@ pub enum NoCgroup {
     /// There is none.
     #[error("no cgroup v2 tree is mounted")]
     NoTree,
-    /// The CPU controller belongs to a version 1 tree.
-    #[error("the CPU controller is bound to a cgroup v1 tree")]
-    BoundToV1,
+    /// The controller belongs to a version 1 tree.
+    #[error("the {0} controller is bound to a cgroup v1 tree")]
+    BoundToV1(&'static str),
     /// The tree has none, or whoever gave us the tree kept it.
-    #[error("the cgroup v2 tree in {0} offers no CPU controller")]
-    NoController(PathBuf),
+    #[error("the cgroup v2 tree in {0} offers no {1} controller")]
+    NoController(PathBuf, &'static str),
     /// It needs root.
     #[error("only root may use the cgroup tree (CAP_SYS_ADMIN)")]
     NotRoot,
@@ -67,19 +67,32 @@ pub enum NoCgroup {
 /// # Errors
 /// The reason, for `allot doctor`.
 pub fn available() -> Result<CgroupRoot, NoCgroup> {
+    available_for("cpu")
+}
+
+/// Whether this machine's cgroups can share out what a controller (`cpu`, `memory`, `io`) does, and
+/// if not, why.
+///
+/// # Errors
+/// The reason, for `allot doctor`.
+pub fn available_for(controller: &'static str) -> Result<CgroupRoot, NoCgroup> {
     let facts = observe::machine();
-    let offers = |controllers: &[String]| controllers.iter().any(|name| name == "cpu");
+    let offers = |controllers: &[String]| controllers.iter().any(|name| name == controller);
     let mount = match facts.cgroup {
         CgroupLayout::V2 { mount, controllers } if offers(&controllers) => PathBuf::from(mount),
-        CgroupLayout::V2 { mount, .. } => return Err(NoCgroup::NoController(mount.into())),
+        CgroupLayout::V2 { mount, .. } => {
+            return Err(NoCgroup::NoController(mount.into(), controller));
+        }
         CgroupLayout::Hybrid { controllers, mount, .. } if offers(&controllers) => mount.into(),
         CgroupLayout::Hybrid { v1_controllers, .. }
         | CgroupLayout::V1 { controllers: v1_controllers }
             if offers(&v1_controllers) =>
         {
-            return Err(NoCgroup::BoundToV1);
+            return Err(NoCgroup::BoundToV1(controller));
         }
-        CgroupLayout::Hybrid { mount, .. } => return Err(NoCgroup::NoController(mount.into())),
+        CgroupLayout::Hybrid { mount, .. } => {
+            return Err(NoCgroup::NoController(mount.into(), controller));
+        }
         CgroupLayout::V1 { .. } | CgroupLayout::None => return Err(NoCgroup::NoTree),
     };
     if !may_use(&mount)? {
@@ -92,7 +105,7 @@ pub fn available() -> Result<CgroupRoot, NoCgroup> {
     // The root of the machine may hold processes beside cgroups; that of a namespace may not.
     let is_namespace = mount.join("cgroup.type").exists();
     let occupied = is_namespace
-        && !super::tree::controls_children(&mount)
+        && !super::tree::controls_children(&mount, controller)
         && !super::tree::processes(&mount).is_empty();
     if occupied {
         return Err(NoCgroup::Occupied(mount));

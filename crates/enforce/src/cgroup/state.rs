@@ -1,16 +1,20 @@
 //! The thread that follows plans: one loop that owns everything.
 
-use super::CgroupRoot;
 use super::client::{Client, Presence};
-use super::layout::Layout;
+use super::disks::{DiskOptions, DiskShares};
+use super::layout::{Layout, Weights};
+use super::memory::{MemoryOptions, MemoryShares};
 use super::record::Record;
 use super::systemd::Manager;
+use super::{CgroupRoot, OtherResource};
 use crate::guardian::Running;
+use crate::memory::MemorySample;
 use crate::scheduling::{calls, raise_this_thread};
 use crate::{
     Applied, AppliedClient, ClientSample, ClientState, Drift, Held, Hold, Plan, PlannedClient,
     Sample,
 };
+use ledger::Resource;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,6 +27,8 @@ pub(super) enum Command {
     Apply(Box<Plan>),
     ReadBack(Sender<Applied>),
     Sample(Sender<Sample>),
+    Others(Sender<Vec<OtherResource>>),
+    Memory(Sender<Vec<MemorySample>>),
     Revert(Sender<()>),
     Quit,
 }
@@ -36,6 +42,10 @@ pub(super) struct Setting {
     /// Folder of the cgroup that holds those of the guests.
     pub guests: PathBuf,
     pub period: Duration,
+    /// Whether the CPU is shared out here.
+    pub shares_cpu: bool,
+    pub memory: Option<MemoryOptions>,
+    pub disks: Option<DiskOptions>,
     pub seats: usize,
     pub program: PathBuf,
 }
@@ -66,6 +76,15 @@ pub(super) struct State {
     pub(super) plan: Option<Plan>,
     pub(super) graph: Option<Graph>,
     pub(super) layout: Option<Layout>,
+    pub(super) weights: Option<Weights>,
+    /// Shares of memory, once a plan has some.
+    pub(super) memory: Option<MemoryShares>,
+    /// Shares of disks, in order of name.
+    pub(super) disks: Vec<DiskShares>,
+    /// Some disk has been shared since the last revert.
+    pub(super) shares_disks: bool,
+    /// Some controllers are not on in our cgroups yet.
+    pub(super) new_controllers: bool,
     /// In order of id.
     pub(super) clients: Vec<Client>,
     /// Of the plan, but not managed, and why.
@@ -103,6 +122,11 @@ impl State {
             plan: None,
             graph: None,
             layout: None,
+            weights: None,
+            memory: None,
+            disks: Vec::new(),
+            shares_disks: false,
+            new_controllers: false,
             clients: Vec::new(),
             beyond: Vec::new(),
             ours: BTreeMap::new(),
@@ -154,6 +178,8 @@ impl State {
                 let _ = reply.send(self.applied());
             }
             Command::Sample(reply) => drop(reply.send(self.sample())),
+            Command::Others(reply) => drop(reply.send(self.others())),
+            Command::Memory(reply) => drop(reply.send(self.memory_sample())),
             Command::Revert(reply) => {
                 self.plan = None;
                 self.revert();
@@ -168,10 +194,29 @@ impl State {
     fn follow(&mut self) {
         let now = now_ns();
         self.integrate(now);
+        self.plan_memory(now);
+        self.plan_disks(now);
         self.place_all(now);
-        self.look(now);
-        self.revalue();
-        self.weigh(now);
+        self.share(now);
+    }
+
+    /// Brings all that is set up to date with who competes.
+    fn share(&mut self, now: u64) {
+        if self.setting.shares_cpu {
+            self.look(now);
+            self.revalue();
+            self.weigh(now);
+        }
+        self.keep_memory(now);
+        self.weigh_disks(now);
+    }
+
+    /// The controllers that our cgroups need.
+    pub(super) fn controllers(&self) -> Vec<&'static str> {
+        let cpu = self.setting.shares_cpu.then_some("cpu");
+        let memory = self.memory.is_some().then_some("memory");
+        let disks = self.shares_disks.then_some("io");
+        cpu.into_iter().chain(memory).chain(disks).collect()
     }
 
     fn tick(&mut self) {
@@ -182,12 +227,10 @@ impl State {
             return;
         }
         self.integrate(now);
-        self.look(now);
         self.looks = self.looks.wrapping_add(1);
         let index = self.looks % self.clients.len();
         self.check(index);
-        self.revalue();
-        self.weigh(now);
+        self.share(now);
     }
 
     fn integrate(&mut self, now: u64) {
@@ -255,6 +298,9 @@ impl State {
         self.foreign.clear();
         self.graph = None;
         self.layout = None;
+        self.weights = None;
+        self.memory = None;
+        self.revert_disks();
         let restored = self.record.restore();
         for what in restored.failed {
             tracing::error!("{what}");
@@ -299,6 +345,19 @@ impl State {
     }
 
     // Answers.
+
+    fn others(&self) -> Vec<OtherResource> {
+        let memory = self.memory.as_ref().map(|memory| OtherResource {
+            resource: Resource::Memory,
+            enforcer: Some("cgroup"),
+            why: memory.says(),
+        });
+        let disks = self.disks.iter().map(|disk| {
+            let (enforcer, why) = disk.says();
+            OtherResource { resource: Resource::Disk(disk.name().to_owned()), enforcer, why }
+        });
+        memory.into_iter().chain(disks).collect()
+    }
 
     fn unmanaged(&self) -> Vec<(PlannedClient, String)> {
         if self.guarded {

@@ -1,4 +1,4 @@
-//! What we ask systemd over D-Bus: the CPUWeight of its units.
+//! What we ask systemd over D-Bus: weights and shares of its units.
 //!
 //! Set for this boot only (`runtime`). systemd keeps such a setting in /run, also when the unit is
 //! started anew, until it is set back.
@@ -11,8 +11,11 @@ const SERVICE: &str = "org.freedesktop.systemd1";
 const PATH: &str = "/org/freedesktop/systemd1";
 const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 
-/// The CPUWeight of a unit that has none of its own.
+/// A weight of a unit that has none of its own.
 pub(super) const UNSET: u64 = u64::MAX;
+
+/// Weights on single devices, as systemd calls them.
+const DISK_WEIGHTS: &str = "IODeviceWeight";
 
 /// Why systemd did not do as it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -53,20 +56,46 @@ impl Manager {
         Ok(answer.body().deserialize()?)
     }
 
-    /// The CPUWeight of a unit; [`UNSET`] for none of its own.
-    pub fn cpu_weight(&self, unit: &str) -> Result<u64, BusError> {
+    /// A setting of a unit that is a number; [`UNSET`] for a weight of which it has none.
+    pub fn get(&self, unit: &str, property: &str) -> Result<u64, BusError> {
         let answer = self.call(PATH, MANAGER, "GetUnit", &(unit,))?;
         let path: OwnedObjectPath = answer.body().deserialize()?;
-        let weight = self.property(path.as_str(), &interface_of(unit), "CPUWeight")?;
-        Ok(u64::try_from(weight).map_err(zbus::Error::from)?)
+        let value = self.property(path.as_str(), &interface_of(unit), property)?;
+        Ok(u64::try_from(value).map_err(zbus::Error::from)?)
     }
 
     /// Sets it, for this boot.
-    pub fn set_cpu_weight(&self, unit: &str, weight: u64) -> Result<(), BusError> {
-        let properties = [("CPUWeight", Value::from(weight))];
+    pub fn set(&self, unit: &str, property: &str, value: u64) -> Result<(), BusError> {
+        let properties = [(property, Value::from(value))];
         let body = (unit, true, &properties[..]);
         self.call(PATH, MANAGER, "SetUnitProperties", &body)?;
         Ok(())
+    }
+
+    /// The weights of a unit on single devices, as they were named.
+    pub fn disk_weights(&self, unit: &str) -> Result<Vec<(String, u64)>, BusError> {
+        let answer = self.call(PATH, MANAGER, "GetUnit", &(unit,))?;
+        let path: OwnedObjectPath = answer.body().deserialize()?;
+        let weights = self.property(path.as_str(), &interface_of(unit), DISK_WEIGHTS)?;
+        Ok(weights.try_into().map_err(zbus::Error::from)?)
+    }
+
+    /// Sets weights of a unit on these devices, for this boot; without any, takes all of them away.
+    pub fn set_disk_weights(&self, unit: &str, weights: &[(String, u64)]) -> Result<(), BusError> {
+        let properties = [(DISK_WEIGHTS, Value::from(weights.to_vec()))];
+        let body = (unit, true, &properties[..]);
+        self.call(PATH, MANAGER, "SetUnitProperties", &body)?;
+        Ok(())
+    }
+
+    /// Brings them back to what they were: systemd adds to what there is, so that goes first.
+    pub fn restore_disk_weights(
+        &self,
+        unit: &str,
+        weights: &[(String, u64)],
+    ) -> Result<(), BusError> {
+        self.set_disk_weights(unit, &[])?;
+        if weights.is_empty() { Ok(()) } else { self.set_disk_weights(unit, weights) }
     }
 
     fn call<B: serde::Serialize + DynamicType + Sync>(

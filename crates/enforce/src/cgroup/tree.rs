@@ -63,10 +63,34 @@ pub(super) fn inner_first(group: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Whether the CPU controller is on for the children of a cgroup.
-pub(super) fn controls_children(group: &Path) -> bool {
+/// What a cgroup says of itself while nobody has set anything: the files of the controllers that
+/// we turn on, with what they hold then. Files that are not there say nothing.
+const AS_MADE: [(&str, &str); 9] = [
+    ("cpu.weight", "100"),
+    ("cpu.idle", "0"),
+    ("memory.min", "0"),
+    ("memory.low", "0"),
+    ("memory.high", "max"),
+    ("memory.max", "max"),
+    ("memory.swap.max", "max"),
+    ("io.weight", "default 100"),
+    ("io.max", ""),
+];
+
+/// Whether nobody has set anything on a cgroup that these controllers have, of those that we use.
+pub(super) fn is_as_made(group: &Path, controllers: &[&str]) -> bool {
+    let is = |file: &str, as_made: &dyn Fn(&str) -> bool| {
+        let ours = file.split_once('.').is_some_and(|(name, _)| controllers.contains(&name));
+        !ours || read(group, file).map_or(true, |text| as_made(&text))
+    };
+    AS_MADE.iter().all(|(file, as_made)| is(file, &|text| text == *as_made))
+        && is("cpu.max", &|text| text.starts_with("max"))
+}
+
+/// Whether a controller is on for the children of a cgroup.
+pub(super) fn controls_children(group: &Path, controller: &str) -> bool {
     read(group, "cgroup.subtree_control")
-        .is_ok_and(|list| list.split_whitespace().any(|name| name == "cpu"))
+        .is_ok_and(|list| list.split_whitespace().any(|name| name == controller))
 }
 
 /// The v2 cgroup of a process, as a path below the mount that begins with `/`; `None` when it is

@@ -14,6 +14,8 @@ use std::path::Path;
 const TOP_WEIGHT_A_CPU: u64 = 1000;
 /// The weight of a cgroup that nobody gave one.
 const DEFAULT_WEIGHT: u64 = 100;
+/// A unit's, as systemd calls it.
+const CPU_WEIGHT: &str = "CPUWeight";
 /// systemd writes a file for each change: at most one a unit in this time.
 const UNIT_EVERY_NS: u64 = 1_000_000_000;
 /// A foreign weight that is off by less than one in so many stays.
@@ -39,9 +41,13 @@ impl State {
     }
 
     fn weigh_ours(&mut self) {
-        let (Some(graph), Some(layout)) = (&mut self.graph, &mut self.layout) else { return };
+        let (Some(graph), Some(layout), Some(weights)) =
+            (&mut self.graph, &self.layout, &mut self.weights)
+        else {
+            return;
+        };
         let mut failed = Vec::new();
-        for (path, weight) in layout.changes(graph) {
+        for (path, weight) in weights.changes(layout, graph) {
             let group = self.setting.top.join(path);
             let Some(set) = self.ours.get_mut(&group) else { continue };
             if std::mem::replace(set, weight) == weight {
@@ -137,7 +143,7 @@ impl State {
             }
         }
         let done = match &self.manager {
-            Some(_) => self.set_unit(path, weight),
+            Some(_) => self.set_unit(path, CPU_WEIGHT, u64::from(weight)),
             None => self.set_group(path, weight),
         };
         match done {
@@ -157,16 +163,22 @@ impl State {
         true
     }
 
-    fn set_unit(&mut self, path: &str, weight: u32) -> Result<(), String> {
+    /// Sets a number of the unit at this path, as systemd calls it, and notes before what it was.
+    pub(super) fn set_unit(
+        &mut self,
+        path: &str,
+        property: &str,
+        value: u64,
+    ) -> Result<(), String> {
         let Some(manager) = &self.manager else { return Ok(()) };
         let unit = unit_name(path);
-        if !self.record.knows(&Found::unit_key(&unit)) {
-            let found = manager.cpu_weight(&unit).map_err(|error| error.to_string())?;
-            self.record
-                .note(&Found::Unit { unit: unit.clone(), weight: found })
-                .map_err(|error| error.to_string())?;
+        if !self.record.knows(&Found::unit_key(&unit, property)) {
+            let found = manager.get(&unit, property).map_err(|error| error.to_string())?;
+            let (unit, property) = (unit.clone(), property.to_owned());
+            let found = Found::Unit { unit, property, value: found };
+            self.record.note(&found).map_err(|error| error.to_string())?;
         }
-        manager.set_cpu_weight(&unit, u64::from(weight)).map_err(|error| error.to_string())
+        manager.set(&unit, property, value).map_err(|error| error.to_string())
     }
 
     fn set_group(&mut self, path: &str, weight: u32) -> Result<(), String> {
@@ -186,7 +198,7 @@ impl State {
             self.foreign.iter().map(|(path, set)| (path.clone(), set.weight)).collect();
         for (path, weight) in set {
             let found = match &self.manager {
-                Some(manager) => match manager.cpu_weight(&unit_name(&path)) {
+                Some(manager) => match manager.get(&unit_name(&path), CPU_WEIGHT) {
                     Ok(UNSET) => Some(DEFAULT_WEIGHT),
                     Ok(found) => Some(found),
                     Err(error) => {
@@ -201,7 +213,7 @@ impl State {
             if found.is_some_and(|found| found != u64::from(weight)) {
                 let found = found.unwrap_or_default();
                 let done = match &self.manager {
-                    Some(_) => self.set_unit(&path, weight),
+                    Some(_) => self.set_unit(&path, CPU_WEIGHT, u64::from(weight)),
                     None => self.set_group(&path, weight),
                 };
                 let what = match done {
@@ -215,7 +227,7 @@ impl State {
 }
 
 /// A cgroup and those around it, outermost first, the root left out.
-fn cgroups_of(path: &str) -> Vec<String> {
+pub(super) fn cgroups_of(path: &str) -> Vec<String> {
     let mut all: Vec<String> = Path::new(path)
         .ancestors()
         .filter_map(Path::to_str)

@@ -127,6 +127,19 @@ pub enum NoDisk {
     },
 }
 
+/// The kernel names of all that have requests of their own and are not empty, in order.
+pub fn names(places: &Places) -> Vec<String> {
+    let entries = std::fs::read_dir(places.sys.join("class/block")).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let carries = |name: &String| {
+        let facts = look_in(places, name);
+        facts.is_ok_and(|it| it.steps.is_empty() && it.size_bytes.is_some_and(|size| size > 0))
+    };
+    let mut names: Vec<String> = names.filter(carries).collect();
+    names.sort_unstable();
+    names
+}
+
 /// What carries the requests of a device of this machine, by its kernel name (`sda`, `/dev/sda`).
 ///
 /// # Errors

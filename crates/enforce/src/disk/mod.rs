@@ -33,7 +33,7 @@ pub use filesystem::{CgroupWriteback, FileSystem};
 pub use found::{FoundDisk, GivenBack, Notes};
 pub use iocost::{DeviceNumber, Model, NoDeviceNumber, Quality, Speed};
 pub use kept::{DEFAULT_DISKS_FILE, KeptDisk, KeptDisks, KeptError};
-pub use look::{BfqOffer, DiskFacts, NoDisk, Scheduler, look, look_in};
+pub use look::{BfqOffer, DiskFacts, NoDisk, Scheduler, look, look_in, names};
 pub use place::Places;
 pub use prepare::{PrepareError, PreparedDisk, prepare};
 pub use report::{DiskReport, report};

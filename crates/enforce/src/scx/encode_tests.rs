@@ -67,7 +67,12 @@ impl Book {
         let clients = self.ledger.clients().map(|(founder, id)| PlannedClient::of(id, founder));
         let mut clients: Vec<_> = clients.collect();
         clients.sort_by_key(|client| client.id);
-        Plan { generation: 1, graph: Graph::of(&self.ledger, Resource::Cpu), clients }
+        Plan {
+            generation: 1,
+            graph: Graph::of(&self.ledger, Resource::Cpu),
+            others: vec![],
+            clients,
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 impl Lottery {
     pub(super) fn follow(&mut self, plan: Plan) {
-        let Plan { generation, mut graph, clients: planned } = plan;
+        let Plan { generation, mut graph, clients: planned, .. } = plan;
         let was_active: Vec<CurrencyId> = graph.active_clients().collect();
         for id in was_active {
             graph.set_active(id, false);

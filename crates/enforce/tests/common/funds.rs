@@ -68,6 +68,18 @@ impl Funds {
         self.act(Intent::Fund { holder, issuer, funding });
     }
 
+    /// Tickets of any resource.
+    #[allow(dead_code, reason = "not every user of this file needs it")]
+    pub fn fund_of(&mut self, holder: CurrencyId, issuer: CurrencyId, funding: Funding) {
+        self.act(Intent::Fund { holder, issuer, funding });
+    }
+
+    /// How much memory base has to promise.
+    #[allow(dead_code, reason = "not every user of this file needs it")]
+    pub fn memory(&mut self, kib: u64) {
+        self.act(Intent::SetMemory { kib });
+    }
+
     /// A process with soft tickets from a currency.
     #[allow(dead_code, reason = "not every user of this file needs it")]
     pub fn client(&mut self, issuer: CurrencyId, amount: u64, pid: u32) -> CurrencyId {
@@ -79,9 +91,10 @@ impl Funds {
 
     /// Whoever it is, with soft tickets from a currency.
     #[allow(dead_code, reason = "not every user of this file needs it")]
-    pub fn member(&mut self, issuer: CurrencyId, amount: u64, member: Member) {
+    pub fn member(&mut self, issuer: CurrencyId, amount: u64, member: Member) -> CurrencyId {
         let client = NewClient { member, uid: 0, gid: 0 };
         self.act(Intent::Adopt { client, issuer, funding: vec![soft(amount)] });
+        self.ledger.founded_by(&member).expect("just made")
     }
 
     /// Whether a client is to be frozen.
@@ -116,6 +129,15 @@ impl Funds {
             })
             .collect();
         clients.sort_by_key(|client| client.id);
-        Plan { generation, graph: valuation::Graph::of(&self.ledger, Resource::Cpu), clients }
+        let others: std::collections::BTreeSet<Resource> =
+            self.ledger.tickets().map(|(_, ticket)| ticket.resource.clone()).collect();
+        let graph = |resource| valuation::Graph::of(&self.ledger, resource);
+        let others = others.into_iter().filter(|resource| *resource != Resource::Cpu);
+        Plan {
+            generation,
+            graph: graph(Resource::Cpu),
+            others: others.map(graph).collect(),
+            clients,
+        }
     }
 }

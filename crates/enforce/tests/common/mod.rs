@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "not every test needs everything")]
 
+pub mod cgroups;
 pub mod funds;
 
 use std::os::unix::process::CommandExt;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 mod funds;
 
 mod cgroup;
+mod memory;
 mod reader;
 
 fn main() {
@@ -30,6 +31,9 @@ fn main() {
             burn(Some(Duration::from_millis(number(1))));
             std::thread::sleep(Duration::from_millis(number(2)));
         },
+        "read-at-random" => memory::read_at_random(&arguments[1], number(2)),
+        "map-at-random" => memory::map_at_random(&arguments[1], number(2)),
+        "hold" => memory::hold(number(1)),
         "crowd" => crowd(number(1), number(2), Duration::from_secs(number(3))),
         "fork" => fork_for_ever(),
         "read-disk" => reader::read_for_ever(&arguments[1], number(2), number(3)),

@@ -1,8 +1,10 @@
 //! `enforce-cgroup NAME RECORD PID...`: gives the n-th process n tickets, by cgroups called NAME,
-//! until standard input ends.
+//! until standard input ends. With `ENFORCE_DISK` in its environment also shares that disk, and 1 MiB of
+//! memory for each.
 
 use crate::funds::Funds;
 use allot_enforce::{Cgroup, CgroupOptions, Enforcer, cgroup};
+use ledger::{Funding, Resource, TicketKind};
 
 pub fn enforce_until_told(arguments: &[String]) {
     let [name, record, pids @ ..] = arguments else { panic!("too few arguments") };
@@ -11,10 +13,23 @@ pub fn enforce_until_told(arguments: &[String]) {
     let mut options = CgroupOptions::new(root, program, record.into());
     options.period_ns = 10_000_000;
     options.name.clone_from(name);
+    let disk = std::env::var("ENFORCE_DISK").ok();
+    if disk.is_some() {
+        options.memory = Some(Default::default());
+        options.disks = Some(Default::default());
+    }
     let mut enforcer = Cgroup::start(options).expect("an enforcer");
     let mut funds = Funds::new();
     for (index, pid) in pids.iter().enumerate() {
-        funds.client(ledger::BASE, index as u64 + 1, pid.parse().expect("a pid"));
+        let client = funds.client(ledger::BASE, index as u64 + 1, pid.parse().expect("a pid"));
+        if let Some(disk) = &disk {
+            funds.memory(100_000);
+            let funding = |resource, kind, amount| Funding { resource, kind, amount };
+            let memory = funding(Resource::Memory, TicketKind::Hard, 1024);
+            let disk = funding(Resource::Disk(disk.clone()), TicketKind::Soft, index as u64 + 1);
+            funds.fund_of(client, ledger::BASE, memory);
+            funds.fund_of(client, ledger::BASE, disk);
+        }
     }
     enforcer.apply(funds.plan(1)).expect("a plan");
     let applied = enforcer.read_back().expect("it runs");

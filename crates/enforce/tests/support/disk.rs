@@ -1,4 +1,5 @@
 //! Disks of memory on a real kernel (null_blk), which take a set time for every request and can vanish.
+#![allow(dead_code, reason = "not every test needs everything")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,251 @@
+//! Shares of disks by tickets on a real kernel: run by tests/lab-disk.sh in the lab, or on any machine
+//! with null_blk whose cgroup v2 tree nobody owns.
+#![allow(missing_docs)]
+
+mod common;
+#[path = "support/disk.rs"]
+mod disk;
+
+use allot_enforce::cgroup::{DiskOptions, restore_cgroup_leftovers};
+use allot_enforce::disk::{KeptDisk, KeptDisks, Model, Speed, look, read_usage};
+use allot_enforce::{Cgroup, CgroupOptions, Enforcer, Plan};
+use common::cgroups::{Enforcing, Lab, groups, kill, place_of, read, write};
+use common::{Prey, eventually, funds::Funds};
+use disk::NullDisk;
+use ledger::{BASE, CurrencyId, Funding, Resource, TicketKind};
+use nix::sys::signal::Signal;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+/// A request of 4 ms: an emulator's timers keep that, and not 1 ms.
+const REQUEST: Duration = Duration::from_millis(4);
+/// How far what is served may be off its due, as a part of it, on a machine that is emulated and busy.
+const OFF: f64 = 0.05;
+/// And besides: BFQ serves one for up to 125 ms (its `timeout_sync`) before the next, so that in a window
+/// somebody may have one such turn more or less at either end.
+const TURNS: f64 = 2.0 * 125.0 / 4.0;
+
+fn here(test: &str) -> Option<Lab> {
+    let lab = Lab::here(test)?;
+    let bfq = || disk::run("modprobe", &["bfq"]);
+    if let Err(why) = disk::available().and_then(|()| bfq()) {
+        eprintln!("SKIP {test}: {why}");
+        return None;
+    }
+    Some(lab)
+}
+
+fn funding(kind: TicketKind, amount: u64) -> Funding {
+    Funding { resource: Resource::Disk("allot0".to_owned()), kind, amount }
+}
+
+fn soft(amount: u64) -> Funding {
+    funding(TicketKind::Soft, amount)
+}
+
+fn enforcer(lab: &Lab, options: DiskOptions) -> Cgroup {
+    let options = CgroupOptions { shares_cpu: false, disks: Some(options), ..lab.options() };
+    Cgroup::start(options).expect("an enforcer")
+}
+
+fn follow(enforcer: &mut Cgroup, plan: Plan) {
+    enforcer.apply(plan).expect("a plan");
+    let drift = enforcer.read_back().expect("it runs").drift;
+    assert!(drift.is_empty(), "{drift:?}");
+}
+
+fn signal(pid: u32, signal: Signal) {
+    let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
+    nix::sys::signal::kill(pid, signal).expect("it lives");
+}
+
+/// A process that reads the disk anywhere, four requests at a time.
+fn reader(tag: &str) -> Prey {
+    Prey::start(tag, &["read-disk", "/dev/allot0", "268435456", "4"])
+}
+
+fn group_of(lab: &Lab, prey: &Prey) -> PathBuf {
+    lab.mount.join(place_of(prey.pid()).trim_start_matches('/'))
+}
+
+/// What each reads in some seconds.
+fn served(lab: &Lab, prey: &[Prey]) -> Vec<u64> {
+    let number = look("allot0").expect("it is there").number;
+    let requests = || -> Vec<u64> {
+        let usage = prey.iter().map(|prey| read_usage(&group_of(lab, prey)).expect("it is there"));
+        usage.map(|usage| usage.get(&number).map_or(0, |usage| usage.reads)).collect()
+    };
+    // Who was served before it was moved, by other weights, waits for a while.
+    std::thread::sleep(Duration::from_secs(5));
+    let before = requests();
+    std::thread::sleep(Duration::from_secs(10));
+    let served: Vec<u64> =
+        requests().iter().zip(&before).map(|(after, before)| after - before).collect();
+    eprintln!("{served:?}");
+    served
+}
+
+#[track_caller]
+fn close(served: &[u64], dues: &[f64]) {
+    let all: u64 = served.iter().sum();
+    for (served_one, due) in served.iter().zip(dues) {
+        let due = due * all as f64;
+        let off = (*served_one as f64 - due).abs();
+        assert!(off <= OFF * due + TURNS, "{served:?} for {dues:?}");
+    }
+}
+
+/// Paper 1, figure 10: one client with a hard share of one half, four that share their user's currency.
+#[test]
+fn half_the_disk_is_one_clients_and_four_share_the_rest() {
+    let Some(lab) = here("half_the_disk_is_one_clients_and_four_share_the_rest") else { return };
+    let disk = NullDisk::new("allot0", REQUEST, 1);
+    let scheduler = disk.queue().join("scheduler");
+    let before = std::fs::read_to_string(&scheduler).expect("it has one");
+    let prey: Vec<Prey> = ["hard", "soft-a", "soft-b", "soft-c", "soft-d"].map(reader).into();
+    let mut enforcer = enforcer(&lab, DiskOptions::default());
+    let mut funds = Funds::new();
+    let user = funds.currency("user", 100);
+    let clients: Vec<CurrencyId> =
+        prey.iter().map(|prey| funds.client(user, 1, prey.pid())).collect();
+    funds.fund_of(clients[0], BASE, funding(TicketKind::Hard, 500));
+    funds.fund_of(user, BASE, soft(10));
+    for client in &clients[1..] {
+        funds.fund_of(*client, user, soft(1000));
+    }
+    follow(&mut enforcer, funds.plan(1));
+    assert!(std::fs::read_to_string(&scheduler).expect("it has one").contains("[bfq]"));
+    close(&served(&lab, &prey), &[0.5, 0.125, 0.125, 0.125, 0.125]);
+    // Of what its tickets are not used for, the others have their parts.
+    signal(prey[0].pid(), Signal::SIGSTOP);
+    close(&served(&lab, &prey[1..]), &[0.25, 0.25, 0.25, 0.25]);
+    drop(enforcer);
+    lab.is_as_before();
+    assert_eq!(std::fs::read_to_string(&scheduler).expect("it has one"), before);
+}
+
+#[test]
+fn where_the_speed_is_known_iocost_serves_by_tickets() {
+    let Some(lab) = here("where_the_speed_is_known_iocost_serves_by_tickets") else { return };
+    let disk = NullDisk::new("allot0", REQUEST, 1);
+    let prey: Vec<Prey> = ["three", "one"].map(reader).into();
+    // Slower than it is: an emulator's timers are late.
+    let a_second = 225;
+    let model = Model {
+        rbps: a_second << 20,
+        rseqiops: a_second,
+        rrandiops: a_second,
+        wbps: a_second << 20,
+        wseqiops: a_second,
+        wrandiops: a_second,
+    };
+    let speed = Speed { read_latency_us: 4000, write_latency_us: 4000, model };
+    let file = lab.record().with_extension("disks");
+    let mut kept = KeptDisks::default();
+    let measured = KeptDisk { name: "allot0".to_owned(), measured_at: 1, depth: 1, speed };
+    kept.keep(&look("allot0").expect("it is there"), measured);
+    kept.save(&file).expect("it is written");
+    let mut enforcer = enforcer(&lab, DiskOptions { file: Some(file) });
+    let mut funds = Funds::new();
+    for (tickets, prey) in [3, 1].into_iter().zip(&prey) {
+        let client = funds.client(BASE, 1, prey.pid());
+        funds.fund_of(client, BASE, soft(tickets));
+    }
+    follow(&mut enforcer, funds.plan(1));
+    let quality = look("allot0").expect("it is there").cost.0.expect("a line");
+    assert!(quality.contains("enable=1 ctrl=user"), "{quality}");
+    close(&served(&lab, &prey), &[0.75, 0.25]);
+    drop(enforcer);
+    lab.is_as_before();
+    let quality = look(&disk.name).expect("it is there").cost.0;
+    assert!(quality.is_none_or(|line| line.contains("enable=0")));
+}
+
+#[test]
+fn a_disk_that_goes_and_comes_back_is_told_and_shared_again() {
+    let test = "a_disk_that_goes_and_comes_back_is_told_and_shared_again";
+    let Some(lab) = here(test) else { return };
+    let disk = NullDisk::new("allot0", REQUEST, 1);
+    let prey = Prey::start("doze", &["doze", "1", "1000"]);
+    let mut enforcer = enforcer(&lab, DiskOptions::default());
+    let mut funds = Funds::new();
+    let client = funds.client(BASE, 1, prey.pid());
+    funds.fund_of(client, BASE, soft(7));
+    follow(&mut enforcer, funds.plan(1));
+    let mut words = String::new();
+    let mut tells = |enforcer: &mut Cgroup, what: &str| {
+        let drift = enforcer.read_back().expect("it runs").drift;
+        words.extend(drift.iter().map(|drift| format!("{drift}\n")));
+        words.contains(what)
+    };
+    disk.vanish();
+    eventually("it is told", || tells(&mut enforcer, "allot0 is gone"));
+    let disk = NullDisk::new("allot0", REQUEST, 1);
+    let chosen = || read(&disk.queue(), "scheduler").contains("[bfq]");
+    eventually("it is shared again", chosen);
+    // Somebody chooses another scheduler: that is told, and undone.
+    write(&disk.queue(), "scheduler", "none");
+    eventually("that is told", || tells(&mut enforcer, "scheduler says `none`, not `bfq`"));
+    eventually("and undone", chosen);
+    // Without tickets it is given back, at once.
+    funds.release(client);
+    enforcer.apply(funds.plan(2)).expect("a plan");
+    enforcer.read_back().expect("it runs");
+    assert!(!chosen());
+    drop(enforcer);
+    lab.is_as_before();
+}
+
+#[test]
+fn tickets_of_what_is_no_disk_are_told_to_have_no_effect() {
+    let Some(lab) = here("tickets_of_what_is_no_disk_are_told_to_have_no_effect") else { return };
+    let prey = Prey::start("doze", &["doze", "1", "1000"]);
+    let mut enforcer = enforcer(&lab, DiskOptions::default());
+    let mut funds = Funds::new();
+    let client = funds.client(BASE, 1, prey.pid());
+    funds.fund_of(client, BASE, soft(7));
+    enforcer.apply(funds.plan(1)).expect("a plan");
+    let drift = enforcer.read_back().expect("it runs").drift;
+    let said = drift.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    assert!(said.contains("tickets of allot0 have no effect"), "{said}");
+    drop(enforcer);
+    lab.is_as_before();
+}
+
+/// Killed, with its guardian on watch and with both at once.
+#[test]
+fn killed_it_leaves_no_setting_of_a_disk_and_no_share() {
+    let test = "killed_it_leaves_no_setting_of_a_disk_and_no_share";
+    let Some(lab) = here(test) else { return };
+    let disk = NullDisk::new("allot0", REQUEST, 1);
+    write(&disk.queue(), "scheduler", "mq-deadline");
+    write(&disk.queue(), "nr_requests", "50");
+    let chosen = || read(&disk.queue(), "scheduler").contains("[bfq]");
+    let as_found = || {
+        read(&disk.queue(), "scheduler").contains("[mq-deadline]")
+            && read(&disk.queue(), "nr_requests") == "50"
+    };
+    let prey = ["a", "b"].map(|tag| Prey::start(tag, &["doze", "1", "1000"]));
+    for with_guardian in [false, true] {
+        let with_disk = |command: &mut Command| {
+            command.env("ENFORCE_DISK", "allot0");
+        };
+        let mut enforcing = Enforcing::start_with(&lab, &[&prey[0], &prey[1]], with_disk);
+        assert!(chosen());
+        assert_eq!(read(&lab.top(), "memory.min"), (2 << 20).to_string());
+        if with_guardian {
+            // Stopped first, so that the guardian's death is not noticed.
+            signal(enforcing.child.id(), Signal::SIGSTOP);
+            kill(enforcing.guardian);
+        }
+        enforcing.kill();
+        if with_guardian {
+            assert!(chosen(), "nobody is left to give it back");
+            let restored = restore_cgroup_leftovers(&lab.record()).expect("the record");
+            assert_eq!(restored.failed, [""; 0]);
+        }
+        eventually("all is as it was found", || as_found() && groups(&lab.mount) == lab.before);
+        lab.is_as_before();
+    }
+}
