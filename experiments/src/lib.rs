@@ -13,7 +13,10 @@ mod compile;
 mod contest;
 mod cpus;
 mod daemon;
+mod disk_bench;
+mod disk_depth;
 mod disk_loads;
+mod disk_shares;
 mod error;
 mod expected;
 mod graph;
@@ -77,7 +80,7 @@ pub struct ExperimentInfo {
     pub own_allotd: bool,
 }
 
-const LIST: [ExperimentInfo; 9] = [
+const LIST: [ExperimentInfo; 11] = [
     hierarchy::INFO,
     rre::INFO,
     insulation::INFO,
@@ -87,6 +90,8 @@ const LIST: [ExperimentInfo; 9] = [
     spawn::INFO,
     inversion::INFO,
     mtr_ls::INFO,
+    disk_shares::INFO,
+    disk_depth::INFO,
 ];
 
 /// Every experiment.
@@ -146,6 +151,8 @@ pub fn run(
         "compile" => compile::run,
         "spawn" => spawn::run,
         "inversion" => inversion::run,
+        "disk-shares" => disk_shares::run,
+        "disk-queue-depth" => disk_depth::run,
         _ => mtr_ls::run,
     };
     experiment(&mut bench)

@@ -11,10 +11,14 @@
 //! 5. `nr_requests` [`LEAST_REQUESTS`] at least, after the scheduler: a device of depth 1 gives 2, and
 //!    requests queue first come, first served before BFQ sees them.
 //!
+//!    `max_budget` [`BUDGET_WITH_HEAD`] or [`BUDGET_WITHOUT_HEAD`], and not 0: BFQ's own estimate of what a
+//!    device serves in a turn goes astray where readers wait for each request (4:1 became 1.1:1 to 3.9:1).
+//!    A device with a head keeps the kernel's first estimate, so that it seeks no more often than before.
 //! 6. No iocost beside it, which would hold back by weights of its own.
 //!
 //! Iocost (Heo et al., *IOCost*, ASPLOS 2022):
-//! 7. The model first, a little below what was measured ([`SPEED_THOUSANDTHS`]): if requests wait on the
+//! 7. The model first, a little below what was measured ([`SPEED_THOUSANDTHS`],
+//!    [`SHALLOW_SPEED_THOUSANDTHS`]): if requests wait on the
 //!    device and not in iocost, the device decides who is served.
 //! 8. The rate never rises above the model's ([`GREATEST_RATE`]), for the same reason, and falls to
 //!    [`LEAST_RATE`] where the device turns out slower than measured. On a device of less than
@@ -36,8 +40,14 @@ use std::path::{Path, PathBuf};
 
 /// Rule 5: requests that BFQ sees at a time.
 const LEAST_REQUESTS: u32 = 128;
+/// Rule 5, in sectors: 8 MiB, `bfq_default_max_budget` in block/bfq-iosched.c.
+const BUDGET_WITH_HEAD: u32 = 16 * 1024;
+/// Rule 5, in sectors: 128 KiB, about what a slow device serves of small requests in a turn.
+const BUDGET_WITHOUT_HEAD: u32 = 256;
 /// Rule 7: of what was measured.
 const SPEED_THOUSANDTHS: u64 = 950;
+/// Rule 7: of what was measured of a device whose rate does not fall by rule 8.
+const SHALLOW_SPEED_THOUSANDTHS: u64 = 920;
 /// Rule 8: of the model's speed, in hundredths of a percent.
 const GREATEST_RATE: u32 = 10_000;
 /// Rule 8, in hundredths of a percent.
@@ -59,6 +69,7 @@ const GREATEST_LATENCY_US: u64 = 250_000;
 #[derive(Debug)]
 pub struct PreparedDisk {
     way: Way,
+    has_head: bool,
     found: FoundDisk,
     given_back: bool,
 }
@@ -123,7 +134,7 @@ pub fn prepare(
     let note = |source| PrepareError::Note { name: facts.name.clone(), source };
     notes.note_disk(&found).map_err(note)?;
     // From here on dropping it gives everything back.
-    let prepared = PreparedDisk { way, found, given_back: false };
+    let prepared = PreparedDisk { way, has_head: has_head(facts), found, given_back: false };
     prepared.set()?;
     Ok(prepared)
 }
@@ -159,7 +170,7 @@ impl PreparedDisk {
             let scheduler = read(&file).ok().and_then(|text| super::Scheduler::read(&text));
             match scheduler.map(|scheduler| scheduler.current) {
                 Some(current) if current == queue.ours => {
-                    for (name, least) in wanted(&self.way) {
+                    for (name, least) in wanted(&self.way, self.has_head) {
                         let file = folder.join(name);
                         let is = read(&file).unwrap_or_default();
                         if !least.allows(&is) {
@@ -198,7 +209,7 @@ impl PreparedDisk {
             if queue.ours != queue.scheduler {
                 self.put(&folder.join("scheduler"), &queue.ours)?;
             }
-            for (name, value) in wanted(&self.way) {
+            for (name, value) in wanted(&self.way, self.has_head) {
                 let path = folder.join(name);
                 let is = read(&path).map_err(|source| self.unreadable(&path, source))?;
                 if !value.allows(&is) {
@@ -265,13 +276,20 @@ impl Wanted {
     }
 }
 
+/// Where that is unknown, the budget of one that has is safe.
+fn has_head(facts: &DiskFacts) -> bool {
+    facts.is_rotational.unwrap_or(true)
+}
+
 /// Settings of the queue that a way wants, in the order in which they are set (rules 2 to 5).
-fn wanted(way: &Way) -> Vec<(&'static str, Wanted)> {
+fn wanted(way: &Way, has_head: bool) -> Vec<(&'static str, Wanted)> {
+    let budget = if has_head { BUDGET_WITH_HEAD } else { BUDGET_WITHOUT_HEAD };
     match way {
         Way::Bfq => vec![
             ("iosched/low_latency", Wanted::Exactly(0)),
             ("iosched/slice_idle_us", Wanted::Exactly(8000)),
             ("iosched/strict_guarantees", Wanted::Exactly(0)),
+            ("iosched/max_budget", Wanted::Exactly(budget)),
             ("nr_requests", Wanted::AtLeast(LEAST_REQUESTS)),
         ],
         Way::Iocost(_) => Vec::new(),
@@ -283,6 +301,7 @@ fn find(places: &Places, facts: &DiskFacts, way: &Way) -> Result<FoundDisk, Prep
     let missing = |what| PrepareError::Missing { name: facts.name.clone(), what };
     let folder = places.sys.join("class/block").join(&facts.name);
     let scheduler = facts.scheduler.as_ref().ok_or_else(|| missing("scheduler to choose"));
+    let wanted = wanted(way, has_head(facts));
     let (queue, cost) = match way {
         Way::Bfq => {
             let is_on = |line: &&String| iocost::says(line, "enable=1");
@@ -297,12 +316,12 @@ fn find(places: &Places, facts: &DiskFacts, way: &Way) -> Result<FoundDisk, Prep
                 }),
                 _ => None,
             };
-            (Some(find_queue(&folder, &scheduler?.current, "bfq", way)), cost)
+            (Some(find_queue(&folder, &scheduler?.current, "bfq", &wanted)), cost)
         }
         Way::Iocost(speed) => {
             // Rule 10. Without a scheduler there is none to replace.
             let replaces = scheduler.is_ok_and(|scheduler| scheduler.current == "bfq");
-            let queue = replaces.then(|| find_queue(&folder, "bfq", "none", way));
+            let queue = replaces.then(|| find_queue(&folder, "bfq", "none", &wanted));
             let mount = places.cgroups.clone().ok_or_else(|| missing("cgroup v2 tree"))?;
             let (quality, model) = cost_lines(speed, facts);
             let found = FoundCost {
@@ -341,15 +360,21 @@ fn cost_lines(speed: &Speed, facts: &DiskFacts) -> (String, String) {
         least_rate: if is_shallow { GREATEST_RATE } else { LEAST_RATE },
         greatest_rate: GREATEST_RATE,
     };
-    let model = speed.model.scaled(SPEED_THOUSANDTHS);
+    let thousandths = if is_shallow { SHALLOW_SPEED_THOUSANDTHS } else { SPEED_THOUSANDTHS };
+    let model = speed.model.scaled(thousandths);
     (quality.line(facts.number), model.line(facts.number))
 }
 
-fn find_queue(folder: &Path, scheduler: &str, ours: &str, way: &Way) -> FoundQueue {
+fn find_queue(
+    folder: &Path,
+    scheduler: &str,
+    ours: &str,
+    wanted: &[(&'static str, Wanted)],
+) -> FoundQueue {
     let folder = folder.join("queue");
     let mut files: Vec<String> = Vec::new();
     if scheduler == ours {
-        files.extend(wanted(way).iter().map(|(file, _)| (*file).to_owned()));
+        files.extend(wanted.iter().map(|(file, _)| (*file).to_owned()));
     } else {
         // All that goes with the scheduler. The queue's own first: they are few and matter most.
         files.extend(["nr_requests", "async_depth", "wbt_lat_usec"].map(str::to_owned));
@@ -366,7 +391,7 @@ fn find_queue(folder: &Path, scheduler: &str, ours: &str, way: &Way) -> FoundQue
         .filter_map(|file| {
             // What cannot be read (wbt where it is off) cannot be given back.
             let text = read(&folder.join(&file)).ok()?;
-            let wanted = wanted(way).into_iter().find(|(name, _)| *name == file);
+            let wanted = wanted.iter().find(|(name, _)| *name == file);
             let ours = wanted
                 .filter(|_| scheduler == ours)
                 .map(|(_, value)| if value.allows(&text) { text.clone() } else { value.text() });
