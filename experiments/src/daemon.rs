@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use wire::{Client, ClientError, EnforcerView, Operation, OperationsDone, Sample};
+use wire::{Client, ClientError, DoctorResource, EnforcerView, Operation, OperationsDone, Sample};
 
 /// Having the kernel verify a scheduler takes seconds of CPU time on an emulated one.
 const START_LIMIT: Duration = Duration::from_secs(120);
@@ -60,6 +60,9 @@ impl Setup {
     }
 }
 
+/// More arguments for an own allotd.
+pub(crate) type Extra = Vec<OsString>;
+
 struct Own {
     program: PathBuf,
     /// All but the seed.
@@ -79,6 +82,18 @@ impl Daemon {
         cpus: &[u32],
         dir: &Path,
         stop: &dyn Fn() -> bool,
+    ) -> Result<Daemon, ExperimentError> {
+        Daemon::start_with(options, setup, cpus, dir, stop, &Extra::new())
+    }
+
+    /// The same, with more arguments where it is an own one.
+    pub fn start_with(
+        options: &RunOptions,
+        setup: &Setup,
+        cpus: &[u32],
+        dir: &Path,
+        stop: &dyn Fn() -> bool,
+        extra: &Extra,
     ) -> Result<Daemon, ExperimentError> {
         if let Some(socket) = &options.socket {
             let client = Client::new(socket);
@@ -124,6 +139,7 @@ impl Daemon {
             arguments.push("--no-transfer".into());
         }
         arguments.push("--with-parent".into());
+        arguments.extend(extra.iter().cloned());
         let log = state.join("log");
         let mut own = Own { program, arguments, seed: setup.seed, child: None, log };
         let client = Client::new(&socket);
@@ -175,6 +191,11 @@ impl Daemon {
             made.extend(results.iter().map(|result| result.created));
         }
         Ok(made)
+    }
+
+    /// Who enforces tickets of other resources than the CPU.
+    pub fn others(&self) -> Result<Vec<DoctorResource>, ExperimentError> {
+        Ok(self.client.status().map_err(doing("asking allotd for its status"))?.others)
     }
 
     /// What was measured last.
@@ -280,7 +301,7 @@ impl Drop for Own {
 
 /// The binary: what the options name, $ALLOTD, beside this program (or, for tests, one directory
 /// above), in $PATH.
-fn find_allotd(options: &RunOptions) -> Result<PathBuf, ExperimentError> {
+pub(crate) fn find_allotd(options: &RunOptions) -> Result<PathBuf, ExperimentError> {
     let named = options.allotd.clone().or_else(|| std::env::var_os("ALLOTD").map(PathBuf::from));
     if let Some(path) = named {
         return match path.is_file() {

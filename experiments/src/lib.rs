@@ -13,7 +13,10 @@ mod compile;
 mod contest;
 mod cpus;
 mod daemon;
+mod disk_bench;
+mod disk_depth;
 mod disk_loads;
+mod disk_shares;
 mod error;
 mod expected;
 mod graph;
@@ -81,7 +84,7 @@ pub struct ExperimentInfo {
     pub own_allotd: bool,
 }
 
-const LIST: [ExperimentInfo; 12] = [
+const LIST: [ExperimentInfo; 14] = [
     hierarchy::INFO,
     rre::INFO,
     insulation::INFO,
@@ -94,6 +97,8 @@ const LIST: [ExperimentInfo; 12] = [
     memory_shares::INFO,
     memory_policies::INFO,
     guest_memory::INFO,
+    disk_shares::INFO,
+    disk_depth::INFO,
 ];
 
 /// Every experiment.
@@ -158,6 +163,8 @@ pub fn run(
         "memory-shares" => memory_shares::run,
         "memory-policies" => memory_policies::run,
         "guest-memory" => guest_memory::run,
+        "disk-shares" => disk_shares::run,
+        "disk-queue-depth" => disk_depth::run,
         _ => mtr_ls::run,
     };
     experiment(&mut bench)

@@ -131,7 +131,7 @@ fn where_the_speed_is_known_iocost_serves_by_tickets() {
     let disk = NullDisk::new("allot0", REQUEST, 1);
     let prey: Vec<Prey> = ["three", "one"].map(reader).into();
     // Slower than it is: an emulator's timers are late.
-    let a_second = 225;
+    let a_second = 195;
     let model = Model {
         rbps: a_second << 20,
         rseqiops: a_second,

@@ -79,8 +79,8 @@ pub(super) struct FoundCost {
     pub our_quality: String,
     /// Of `io.cost.model`.
     pub model: Option<String>,
-    /// What we write there.
-    pub our_model: String,
+    /// What we write there; `None` where it stays.
+    pub our_model: Option<String>,
 }
 
 /// What came of giving a disk back.
@@ -137,7 +137,9 @@ impl FoundDisk {
         let quality = iocost::quality_to_write(cost.quality.as_deref(), self.number);
         let model = iocost::model_to_write(cost.model.as_deref(), self.number);
         self.give_back_line(&quality_file, &cost.our_quality, &quality, given);
-        self.give_back_line(&model_file, &cost.our_model, &model, given);
+        if let Some(our_model) = &cost.our_model {
+            self.give_back_line(&model_file, our_model, &model, given);
+        }
     }
 
     fn give_back_line(&self, file: &Path, ours: &str, found: &str, given: &mut GivenBack) {

@@ -40,7 +40,7 @@ impl Disk {
                 quality: None,
                 our_quality: OUR_QUALITY.to_owned(),
                 model: Some("8:0 ctrl=auto model=linear rbps=5".to_owned()),
-                our_model: OUR_MODEL.to_owned(),
+                our_model: Some(OUR_MODEL.to_owned()),
             }),
         };
         let disk = Disk { folder, found };

@@ -114,6 +114,9 @@ pub enum NoDisk {
     /// Its driver has no queue that can be scheduled.
     #[error("{0} has no request queue of its own, so neither a scheduler nor iocost works on it")]
     NoQueue(String),
+    /// The kernel hides it, as it does the paths of a multipath NVMe device.
+    #[error("the kernel hides {0} (a path of a multipath device), so cgroups cannot name it")]
+    Hidden(String),
     /// The kernel shows something else than expected.
     #[error("{path}: {why}")]
     Kernel {
@@ -212,6 +215,9 @@ fn carrier(places: &Places, asked: &str, steps: &mut Vec<String>) -> Result<Stri
             steps.push(format!("{name} is a partition of {disk}"));
             name = disk.to_owned();
             continue;
+        }
+        if place::read_number::<u8>(&folder.join("hidden")).is_some_and(|is| is != 0) {
+            return Err(NoDisk::Hidden(name));
         }
         // Device mapper on requests (multipath) has both: below it is where requests are queued.
         let below = entries(&folder.join("slaves"));

@@ -104,6 +104,11 @@ fn what_carries_requests_is_found() {
     );
     let several = machine.look("dm-1").expect_err("two disks");
     assert_eq!(several.to_string(), "dm-1 is made of sda, sdb: name each of them by itself");
+    machine.device("nvme0n1", "nvme0n1", "259:0");
+    machine.put("sys/devices/nvme0n1/multipath/nvme0c0n1/dev", "");
+    machine.device("nvme0c0n1", "nvme0c0n1", "0:0");
+    machine.put("sys/devices/nvme0c0n1/hidden", "1\n");
+    assert!(matches!(machine.look("nvme0n1"), Err(NoDisk::Hidden(name)) if name == "nvme0c0n1"));
     assert!(matches!(machine.look("zram0"), Err(NoDisk::NoQueue(name)) if name == "zram0"));
 }
 

@@ -11,18 +11,24 @@
 //! 5. `nr_requests` [`LEAST_REQUESTS`] at least, after the scheduler: a device of depth 1 gives 2, and
 //!    requests queue first come, first served before BFQ sees them.
 //!
+//!    `max_budget` [`BUDGET_WITH_HEAD`] or [`BUDGET_WITHOUT_HEAD`], and not 0: BFQ's own estimate of what a
+//!    device serves in a turn goes astray where readers wait for each request (4:1 became 1.1:1 to 3.9:1).
+//!    A device with a head keeps the kernel's first estimate, so that it seeks no more often than before.
+//! 6. No iocost beside it, which would hold back by weights of its own.
+//!
 //! Iocost (Heo et al., *IOCost*, ASPLOS 2022):
-//! 6. The model first, a little below what was measured ([`SPEED_THOUSANDTHS`]): if requests wait on the
+//! 7. The model first, a little below what was measured ([`SPEED_THOUSANDTHS`],
+//!    [`SHALLOW_SPEED_THOUSANDTHS`]): if requests wait on the
 //!    device and not in iocost, the device decides who is served.
-//! 7. The rate never rises above the model's ([`GREATEST_RATE`]), for the same reason, and falls to
+//! 8. The rate never rises above the model's ([`GREATEST_RATE`]), for the same reason, and falls to
 //!    [`LEAST_RATE`] where the device turns out slower than measured. On a device of less than
 //!    [`SHALLOW`] requests it stays: there, iocost takes the wait for a free place, which is how such
 //!    a device works, for a device that cannot follow, and would halve the rate of an idle one.
-//! 8. Latencies that count as too long are those of [`REQUESTS`] requests one after the other, and
+//! 9. Latencies that count as too long are those of [`REQUESTS`] requests one after the other, and
 //!    [`LATENCIES`] of one alone: iocost's period is twice that, and in a period that is too short for
 //!    a few requests of each, nobody has a share; in one of a second, shares hold over many seconds.
 //!    Within the range of the kernel's own tables (`autop` in block/blk-iocost.c).
-//! 9. No BFQ below it: two that idle for different reasons.
+//! 10. No BFQ below it: two that idle for different reasons.
 
 use super::found::{FoundCost, FoundDisk, FoundQueue, FoundSetting, GivenBack, Notes};
 use super::iocost::{self, Quality, Speed};
@@ -34,29 +40,36 @@ use std::path::{Path, PathBuf};
 
 /// Rule 5: requests that BFQ sees at a time.
 const LEAST_REQUESTS: u32 = 128;
-/// Rule 6: of what was measured.
-const SPEED_THOUSANDTHS: u64 = 900;
-/// Rule 7: of the model's speed, in hundredths of a percent.
+/// Rule 5, in sectors: 8 MiB, `bfq_default_max_budget` in block/bfq-iosched.c.
+const BUDGET_WITH_HEAD: u32 = 16 * 1024;
+/// Rule 5, in sectors: 128 KiB, about what a slow device serves of small requests in a turn.
+const BUDGET_WITHOUT_HEAD: u32 = 256;
+/// Rule 7: of what was measured.
+const SPEED_THOUSANDTHS: u64 = 950;
+/// Rule 7: of what was measured of a device whose rate does not fall by rule 8.
+const SHALLOW_SPEED_THOUSANDTHS: u64 = 920;
+/// Rule 8: of the model's speed, in hundredths of a percent.
 const GREATEST_RATE: u32 = 10_000;
-/// Rule 7, in hundredths of a percent.
-const LEAST_RATE: u32 = 2500;
-/// Rule 7.
-const SHALLOW: u32 = 8;
 /// Rule 8, in hundredths of a percent.
+const LEAST_RATE: u32 = 2500;
+/// Rule 8.
+const SHALLOW: u32 = 8;
+/// Rule 9, in hundredths of a percent.
 const PERCENTILE: u32 = 9500;
-/// Rule 8.
+/// Rule 9.
 const REQUESTS: u64 = 25;
-/// Rule 8.
+/// Rule 9.
 const LATENCIES: u64 = 4;
-/// Rule 8: the kernel's for its fastest kind of device.
+/// Rule 9: the kernel's for its fastest kind of device.
 const LEAST_LATENCY_US: u64 = 5_000;
-/// Rule 8: the kernel's for its slowest.
+/// Rule 9: the kernel's for its slowest.
 const GREATEST_LATENCY_US: u64 = 250_000;
 
 /// A disk that serves by weights until it is given back. Dropping it gives it back.
 #[derive(Debug)]
 pub struct PreparedDisk {
     way: Way,
+    has_head: bool,
     found: FoundDisk,
     given_back: bool,
 }
@@ -121,7 +134,7 @@ pub fn prepare(
     let note = |source| PrepareError::Note { name: facts.name.clone(), source };
     notes.note_disk(&found).map_err(note)?;
     // From here on dropping it gives everything back.
-    let prepared = PreparedDisk { way, found, given_back: false };
+    let prepared = PreparedDisk { way, has_head: has_head(facts), found, given_back: false };
     prepared.set()?;
     Ok(prepared)
 }
@@ -157,7 +170,7 @@ impl PreparedDisk {
             let scheduler = read(&file).ok().and_then(|text| super::Scheduler::read(&text));
             match scheduler.map(|scheduler| scheduler.current) {
                 Some(current) if current == queue.ours => {
-                    for (name, least) in wanted(&self.way) {
+                    for (name, least) in wanted(&self.way, self.has_head) {
                         let file = folder.join(name);
                         let is = read(&file).unwrap_or_default();
                         if !least.allows(&is) {
@@ -169,8 +182,9 @@ impl PreparedDisk {
             }
         }
         if let Some(cost) = &self.found.cost {
-            let ours = [&cost.our_quality, &cost.our_model];
+            let ours = [Some(&cost.our_quality), cost.our_model.as_ref()];
             for (file, ours) in FoundDisk::cost_files(cost).iter().zip(ours) {
+                let Some(ours) = ours else { continue };
                 let text = read(file).unwrap_or_default();
                 let line = iocost::line_of(&text, self.found.number).unwrap_or("nothing");
                 if line == "nothing" || !iocost::says(line, ours) {
@@ -188,14 +202,14 @@ impl PreparedDisk {
         self.found.give_back()
     }
 
-    /// Rules 1 to 9.
+    /// All rules.
     fn set(&self) -> Result<(), PrepareError> {
         if let Some(queue) = &self.found.queue {
             let folder = self.found.folder.join("queue");
             if queue.ours != queue.scheduler {
                 self.put(&folder.join("scheduler"), &queue.ours)?;
             }
-            for (name, value) in wanted(&self.way) {
+            for (name, value) in wanted(&self.way, self.has_head) {
                 let path = folder.join(name);
                 let is = read(&path).map_err(|source| self.unreadable(&path, source))?;
                 if !value.allows(&is) {
@@ -205,7 +219,9 @@ impl PreparedDisk {
         }
         if let Some(cost) = &self.found.cost {
             let [quality, model] = FoundDisk::cost_files(cost);
-            self.put(&model, &cost.our_model)?;
+            if let Some(our_model) = &cost.our_model {
+                self.put(&model, our_model)?;
+            }
             self.put(&quality, &cost.our_quality)?;
         }
         Ok(())
@@ -260,13 +276,20 @@ impl Wanted {
     }
 }
 
+/// Where that is unknown, the budget of one that has is safe.
+fn has_head(facts: &DiskFacts) -> bool {
+    facts.is_rotational.unwrap_or(true)
+}
+
 /// Settings of the queue that a way wants, in the order in which they are set (rules 2 to 5).
-fn wanted(way: &Way) -> Vec<(&'static str, Wanted)> {
+fn wanted(way: &Way, has_head: bool) -> Vec<(&'static str, Wanted)> {
+    let budget = if has_head { BUDGET_WITH_HEAD } else { BUDGET_WITHOUT_HEAD };
     match way {
         Way::Bfq => vec![
             ("iosched/low_latency", Wanted::Exactly(0)),
             ("iosched/slice_idle_us", Wanted::Exactly(8000)),
             ("iosched/strict_guarantees", Wanted::Exactly(0)),
+            ("iosched/max_budget", Wanted::Exactly(budget)),
             ("nr_requests", Wanted::AtLeast(LEAST_REQUESTS)),
         ],
         Way::Iocost(_) => Vec::new(),
@@ -278,12 +301,27 @@ fn find(places: &Places, facts: &DiskFacts, way: &Way) -> Result<FoundDisk, Prep
     let missing = |what| PrepareError::Missing { name: facts.name.clone(), what };
     let folder = places.sys.join("class/block").join(&facts.name);
     let scheduler = facts.scheduler.as_ref().ok_or_else(|| missing("scheduler to choose"));
+    let wanted = wanted(way, has_head(facts));
     let (queue, cost) = match way {
-        Way::Bfq => (Some(find_queue(&folder, &scheduler?.current, "bfq", way)), None),
+        Way::Bfq => {
+            let is_on = |line: &&String| iocost::says(line, "enable=1");
+            // Rule 6.
+            let cost = match (&places.cgroups, facts.cost.0.as_ref().filter(is_on)) {
+                (Some(mount), Some(line)) => Some(FoundCost {
+                    mount: mount.clone(),
+                    quality: Some(line.clone()),
+                    our_quality: format!("{} enable=0", facts.number),
+                    model: facts.cost.1.clone(),
+                    our_model: None,
+                }),
+                _ => None,
+            };
+            (Some(find_queue(&folder, &scheduler?.current, "bfq", &wanted)), cost)
+        }
         Way::Iocost(speed) => {
-            // Rule 9. Without a scheduler there is none to replace.
+            // Rule 10. Without a scheduler there is none to replace.
             let replaces = scheduler.is_ok_and(|scheduler| scheduler.current == "bfq");
-            let queue = replaces.then(|| find_queue(&folder, "bfq", "none", way));
+            let queue = replaces.then(|| find_queue(&folder, "bfq", "none", &wanted));
             let mount = places.cgroups.clone().ok_or_else(|| missing("cgroup v2 tree"))?;
             let (quality, model) = cost_lines(speed, facts);
             let found = FoundCost {
@@ -291,7 +329,7 @@ fn find(places: &Places, facts: &DiskFacts, way: &Way) -> Result<FoundDisk, Prep
                 quality: facts.cost.0.clone(),
                 our_quality: quality,
                 model: facts.cost.1.clone(),
-                our_model: model,
+                our_model: Some(model),
             };
             (queue, Some(found))
         }
@@ -306,7 +344,7 @@ fn find(places: &Places, facts: &DiskFacts, way: &Way) -> Result<FoundDisk, Prep
     })
 }
 
-/// Rules 6 to 8.
+/// Rules 7 to 9.
 fn cost_lines(speed: &Speed, facts: &DiskFacts) -> (String, String) {
     let latency = |alone_us: u64, requests_a_second: u64| {
         let in_turn_us = REQUESTS * 1_000_000 / requests_a_second.max(1);
@@ -322,15 +360,21 @@ fn cost_lines(speed: &Speed, facts: &DiskFacts) -> (String, String) {
         least_rate: if is_shallow { GREATEST_RATE } else { LEAST_RATE },
         greatest_rate: GREATEST_RATE,
     };
-    let model = speed.model.scaled(SPEED_THOUSANDTHS);
+    let thousandths = if is_shallow { SHALLOW_SPEED_THOUSANDTHS } else { SPEED_THOUSANDTHS };
+    let model = speed.model.scaled(thousandths);
     (quality.line(facts.number), model.line(facts.number))
 }
 
-fn find_queue(folder: &Path, scheduler: &str, ours: &str, way: &Way) -> FoundQueue {
+fn find_queue(
+    folder: &Path,
+    scheduler: &str,
+    ours: &str,
+    wanted: &[(&'static str, Wanted)],
+) -> FoundQueue {
     let folder = folder.join("queue");
     let mut files: Vec<String> = Vec::new();
     if scheduler == ours {
-        files.extend(wanted(way).iter().map(|(file, _)| (*file).to_owned()));
+        files.extend(wanted.iter().map(|(file, _)| (*file).to_owned()));
     } else {
         // All that goes with the scheduler. The queue's own first: they are few and matter most.
         files.extend(["nr_requests", "async_depth", "wbt_lat_usec"].map(str::to_owned));
@@ -347,7 +391,7 @@ fn find_queue(folder: &Path, scheduler: &str, ours: &str, way: &Way) -> FoundQue
         .filter_map(|file| {
             // What cannot be read (wbt where it is off) cannot be given back.
             let text = read(&folder.join(&file)).ok()?;
-            let wanted = wanted(way).into_iter().find(|(name, _)| *name == file);
+            let wanted = wanted.iter().find(|(name, _)| *name == file);
             let ours = wanted
                 .filter(|_| scheduler == ours)
                 .map(|(_, value)| if value.allows(&text) { text.clone() } else { value.text() });

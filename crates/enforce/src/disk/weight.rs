@@ -4,9 +4,7 @@
 //!    `MAJ:MIN N` for one device and `MAJ:MIN default` to take it back. `io.bfq.weight` is there once
 //!    BFQ is loaded; a device's line in `io.weight` is taken once iocost is on for it (before, the
 //!    kernel answers EOPNOTSUPP). So devices are prepared first.
-//! 2. Only ratios between siblings count. Weights are scaled so that the greatest sibling gets the
-//!    greatest number: that is the finest step that the kernel has.
-//! 3. **Hard caps** are lines of `io.max`, and only written where somebody asks: they leave a device
+//! 2. **Hard caps** are lines of `io.max`, and only written where somebody asks: they leave a device
 //!    idle while somebody waits.
 
 use super::iocost::DeviceNumber;
@@ -70,19 +68,6 @@ impl Way {
             (device == name).then_some(weight)
         });
         line?.trim().parse().ok().filter(|weight| self.weights().contains(weight))
-    }
-
-    /// Numbers that the kernel takes for siblings' weights of any size, in their order (rule 2).
-    /// Who has a weight of 0 gets the least.
-    pub fn scale(&self, weights: &[u64]) -> Vec<u32> {
-        let (least, greatest) = (*self.weights().start(), *self.weights().end());
-        let most = u128::from(weights.iter().copied().max().unwrap_or(0).max(1));
-        let scale = |weight: &u64| {
-            let exact = u128::from(*weight) * u128::from(greatest);
-            let rounded = (exact + most / 2) / most;
-            u32::try_from(rounded).expect("no more than the greatest").max(least)
-        };
-        weights.iter().map(scale).collect()
     }
 }
 
@@ -165,21 +150,6 @@ mod tests {
         assert_eq!(Way::Bfq.reweigh(SDA, found), Way::Bfq.weigh(SDA, 300));
         assert_eq!(Way::Bfq.reweigh(SDA, "default 100\n8:16 7\n"), Way::Bfq.unweigh(SDA));
         assert_eq!(Way::Bfq.weight_in(SDA, "default 100\n8:0 5000\n"), None, "out of range");
-    }
-
-    #[test]
-    fn weights_keep_their_ratio() {
-        assert_eq!(Way::Bfq.scale(&[4, 1]), [1000, 250]);
-        assert_eq!(COST.scale(&[1 << 47, 1 << 45, 0]), [10_000, 2500, 1]);
-        assert_eq!(Way::Bfq.scale(&[u64::MAX, 1]), [1000, 1]);
-        assert_eq!(Way::Bfq.scale(&[0, 0]), [1, 1]);
-        assert_eq!(Way::Bfq.scale(&[]), [0_u32; 0]);
-        // Half a step of the kernel's at most.
-        for (other, scaled) in (1..=1000_u64).map(|other| (other, Way::Bfq.scale(&[1777, other]))) {
-            let exact = other as f64 * 1000.0 / 1777.0;
-            let allowed = if exact < 1.0 { 1.0 } else { 0.5 };
-            assert!((f64::from(scaled[1]) - exact).abs() <= allowed, "{other}: {scaled:?}");
-        }
     }
 
     #[test]
