@@ -10,6 +10,7 @@ pub mod auditor;
 pub mod due;
 pub mod fraction;
 pub mod large;
+pub mod machine;
 pub mod model;
 pub mod small;
 pub mod world;
