@@ -1,7 +1,7 @@
 //! The papers' figures and tables as programs that run on real processes: what the tickets
 //! promise beside what was measured, with a bound that is stated before it is judged.
 //!
-//! [`list`] names the experiments, [`run`] runs one, [`simulate`] runs one in virtual time,
+//! [`catalogue`] names the experiments, [`run`] runs one, [`simulate`] runs one in virtual time,
 //! [`workload_main`] is the main function of the processes that [`run`] starts. An experiment starts an allotd of its own unless
 //! [`RunOptions::socket`] names one. It leaves nothing behind: no process, no file outside
 //! [`Outcome::write`]'s directory; also not when it fails or is interrupted.
@@ -100,8 +100,13 @@ pub struct Listed {
     pub simulated: Option<ExperimentInfo>,
 }
 
+/// Every experiment that runs on real processes.
+pub fn list() -> &'static [ExperimentInfo] {
+    &LIST
+}
+
 /// Every experiment, those that run live first.
-pub fn list() -> Vec<Listed> {
+pub fn catalogue() -> Vec<Listed> {
     let simulated = |name: &str| simulated::LIST.iter().find(|info| info.name == name).copied();
     let live =
         LIST.iter().map(|info| Listed { info: *info, live: true, simulated: simulated(info.name) });
@@ -113,7 +118,7 @@ pub fn list() -> Vec<Listed> {
 }
 
 fn unknown(name: &str) -> ExperimentError {
-    let known = list().iter().map(|listed| listed.info.name).collect::<Vec<_>>().join(", ");
+    let known = catalogue().iter().map(|listed| listed.info.name).collect::<Vec<_>>().join(", ");
     ExperimentError::Unknown { name: name.to_owned(), known }
 }
 

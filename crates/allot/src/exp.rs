@@ -116,7 +116,7 @@ fn ways(listed: &Listed) -> Vec<&'static str> {
 }
 
 fn list(global: &Global) -> Result<ExitCode, CliError> {
-    let experiments = experiments::list();
+    let experiments = experiments::catalogue();
     if global.json {
         let json = |listed: &Listed| {
             let info = listed.info;
@@ -151,7 +151,7 @@ fn list(global: &Global) -> Result<ExitCode, CliError> {
 impl ExpRunArgs {
     fn options(&self, global: &Global, out: &Path) -> Result<RunOptions, ExperimentError> {
         let defaults = RunOptions::default();
-        let listed = experiments::list().into_iter().find(|it| it.info.name == self.name);
+        let listed = experiments::catalogue().into_iter().find(|it| it.info.name == self.name);
         let usual = listed.map_or(defaults.seconds, |it| it.info.usual_seconds);
         Ok(RunOptions {
             seconds: self.seconds.unwrap_or(usual),

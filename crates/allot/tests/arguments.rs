@@ -206,5 +206,13 @@ fn experiments_are_listed() {
         list.as_array().expect("a list").iter().filter_map(|one| one["name"].as_str()).collect();
     let anywhere = ["cpu-hierarchy", "rre", "insulation", "nice"];
     let in_the_kernel = ["latency", "compile", "spawn", "inversion", "mtr-ls"];
-    assert_eq!(names, [&anywhere[..], &in_the_kernel[..]].concat());
+    let in_virtual_time: Vec<_> = list
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(|one| *one["runs"].as_array().expect("ways") == ["simulated"])
+        .filter_map(|one| one["name"].as_str())
+        .collect();
+    assert!(in_virtual_time.contains(&"memory-shares"), "{list}");
+    assert_eq!(names, [&anywhere[..], &in_the_kernel[..], &in_virtual_time].concat());
 }

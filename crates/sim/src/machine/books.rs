@@ -52,7 +52,7 @@ impl Machine {
                     let memory = |ticket: &ledger::Ticket| ticket.resource == Resource::Memory;
                     self.guarantees_stale |= before.iter().chain(after).any(memory);
                 }
-                Change::Home { .. } | Change::Member { .. } => {}
+                _ => {}
             }
         }
         Ok(changes)

@@ -114,11 +114,13 @@ pub struct Starts {
     pub look_at_ns: Option<u64>,
 }
 
-/// Who has just been served and has nothing waiting (rule 4).
+/// Who has just been served, and nothing of it waits (rule 4).
 #[derive(Clone, Copy, Debug)]
 struct Absent {
     since_ns: u64,
     bytes: u64,
+    /// So many of its requests were done meanwhile: as many may come back.
+    count: u64,
 }
 
 /// A disk with its queue. `P` is what its user keeps with a request.
@@ -184,10 +186,14 @@ impl<P: Copy> Disk<P> {
 
     /// A request waits; call [`Disk::start`] afterwards.
     pub fn submit(&mut self, now_ns: u64, request: Request<P>) -> RequestKey {
-        if let Some(absent) = self.absent.remove(&request.client)
-            && now_ns - absent.since_ns <= self.settings.anticipate_ns
-        {
-            self.unreliable.remove(&request.client);
+        if let Some(absent) = self.absent.get_mut(&request.client) {
+            if now_ns - absent.since_ns <= self.settings.anticipate_ns {
+                self.unreliable.remove(&request.client);
+            }
+            absent.count -= 1;
+            if absent.count == 0 {
+                self.absent.remove(&request.client);
+            }
         }
         let key = self.next_request;
         self.next_request += 1;
@@ -225,8 +231,9 @@ impl<P: Copy> Disk<P> {
         self.begun -= 1;
         self.idle_since_ns = now_ns;
         self.queue.complete(request.client, key);
-        if self.settings.anticipate_ns > 0 && self.queue.is_idle(request.client) {
-            let absent = Absent { since_ns: now_ns, bytes: request.bytes() };
+        if self.settings.anticipate_ns > 0 && self.queue.waits_for_none_of(request.client) {
+            let count = self.absent.get(&request.client).map_or(0, |absent| absent.count);
+            let absent = Absent { since_ns: now_ns, bytes: request.bytes(), count: count + 1 };
             self.absent.insert(request.client, absent);
         }
         request

@@ -67,9 +67,9 @@ impl FairQueue {
         &mut self.graph
     }
 
-    /// Whether a client has no request that waits or is in service.
-    pub fn is_idle(&self, client: CurrencyId) -> bool {
-        self.clients.get(&client).is_none_or(|it| it.waiting + it.in_service == 0)
+    /// Whether no request of a client waits; some may be in service.
+    pub fn waits_for_none_of(&self, client: CurrencyId) -> bool {
+        self.clients.get(&client).is_none_or(|it| it.waiting == 0)
     }
 
     /// Whether a batch is in service.
@@ -108,15 +108,17 @@ impl FairQueue {
         }
     }
 
-    /// Whether a request of so many bytes would be next, if it came now from this client, which is idle.
+    /// Whether a request of so many bytes would be next, if it came now from this client, of which none waits.
     pub fn would_be_next(&mut self, client: CurrencyId, bytes: u64) -> bool {
         if self.discipline == Discipline::Fifo || !self.clients.contains_key(&client) {
             return false;
         }
         // As its value will be.
-        self.graph.set_active(client, true);
+        let begins = self.graph.set_active(client, true);
         self.yfq.reweigh(client.0, self.graph.value(client));
-        self.graph.set_active(client, false);
+        if begins {
+            self.graph.set_active(client, false);
+        }
         self.yfq.would_be_next(client.0, bytes)
     }
 
