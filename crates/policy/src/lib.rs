@@ -1,4 +1,4 @@
-//! Scheduling policies: who holds the CPUs for the next quantum, whose request a disk serves next.
+//! Policies: who holds the CPUs for the next quantum, whose request a disk serves next, who loses memory.
 //!
 //! Everything here is **pure**: no clock, no randomness of its own, no threads, no files. The seed
 //! comes in as an argument, time comes in as charges, and the same seed and calls give the same
@@ -10,6 +10,8 @@
 //! - [`stride`]: the same shares without chance, with errors that do not grow.
 //! - [`mtr_ls`]: turns of many quanta each, in the order of a list.
 //! - [`yfq`]: whose request a disk serves next.
+//! - [`reclaim`]: who loses memory when there is too little: by [`inverse_lottery`], by [`min_funding`], by
+//!   [`fault_share`]; guests first or last by [`guest_memory`]; tickets that do not count by [`idle`].
 //! - [`feasible`]: which weights a number of CPUs cannot satisfy, and what is promised instead.
 //! - [`meter`]: what a client used since it last won, and the bounds on what that can cost it.
 //! - [`keyed`]: the same policies as the scheduler in the kernel has them, where each CPU chooses at
@@ -20,20 +22,32 @@
 
 use std::{fmt, str::FromStr};
 
+pub mod fault_share;
 pub mod feasible;
 mod fenwick;
+pub mod guest_memory;
+pub mod idle;
+pub mod inverse_lottery;
 pub mod keyed;
 pub mod lottery;
 pub mod meter;
+pub mod min_funding;
 pub mod mtr_ls;
+pub mod reclaim;
 pub mod stride;
 mod tournament;
 pub mod yfq;
 
+pub use fault_share::FaultShare;
 pub use feasible::ONE_SEAT;
+pub use guest_memory::GuestMemory;
+pub use idle::{Idle, IdleOptions};
+pub use inverse_lottery::InverseLottery;
 pub use lottery::Lottery;
 pub use meter::{MAX_COMPENSATION, MAX_DEBT_QUANTA, MAX_SURPLUS_QUANTA};
+pub use min_funding::MinFunding;
 pub use mtr_ls::MtrLs;
+pub use reclaim::{Holder, Reclaim, ReclaimName};
 pub use stride::Stride;
 pub use yfq::Yfq;
 

@@ -260,7 +260,7 @@ impl Policy for Lottery {
 
 /// A number from 0 to `bound - 1`, each equally likely: random bits, as many as `bound - 1` has,
 /// until they are below the bound (rule 6). On average less than two tries. `bound` is above 0.
-fn below(chance: &mut impl RngCore, bound: u128) -> u128 {
+pub(crate) fn below(chance: &mut impl RngCore, bound: u128) -> u128 {
     let bits = u128::BITS - (bound - 1).leading_zeros();
     if bits == 0 {
         return 0;
