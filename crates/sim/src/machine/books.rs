@@ -1,12 +1,17 @@
 //! The machine's ledger: intents, and what follows from them.
 
 use ledger::{
-    Authority, BASE, Caller, Change, CurrencyId, Funding, Intent, Ledger, Mode, Nature, NewClient,
-    ProcessIdentity, Refusal, Resource, TicketKind, decide,
+    Authority, BASE, Caller, Change, Class, CurrencyId, Funding, Intent, Ledger, Mode, Nature,
+    NewClient, ProcessIdentity, Refusal, Resource, TicketKind, decide,
 };
+use policy::idle::Idle;
 use std::collections::VecDeque;
 
 use super::{Client, DISK, LINK, Machine, TicketsCount, Usage};
+
+/// Values are rounded down by less than so many parts of the whole, along any path that is not absurd. All that is
+/// added by it, for a million clients and pages, is at most a page in all.
+const ROUNDING_PARTS: u64 = 1 << 8;
 
 /// Root, who may do everything.
 pub fn root() -> Authority {
@@ -94,6 +99,14 @@ impl Machine {
         Ok(created(&self.ask(root(), adopt)?))
     }
 
+    /// A client competes with no host from now on (paper 4, section 2).
+    ///
+    /// # Errors
+    /// The broker's refusal.
+    pub fn make_guest(&mut self, client: CurrencyId) -> Result<(), Refusal> {
+        self.ask(root(), Intent::SetClass { client, class: Class::Guest }).map(drop)
+    }
+
     /// The ledger.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
@@ -130,8 +143,12 @@ impl Machine {
             active_pages: 0,
             refaults_seen: 0,
             refault_rate: 0,
+            idle: match self.settings.memory.tickets {
+                TicketsCount::UnlessIdle(options) => Some(Idle::new(options)),
+                TicketsCount::Always | TicketsCount::WhileRunnable => None,
+            },
         });
-        if self.settings.memory.tickets == TicketsCount::Always {
+        if self.settings.memory.tickets != TicketsCount::WhileRunnable {
             self.memory_graph.set_active(id, true);
         }
     }
@@ -154,10 +171,10 @@ impl Machine {
     /// are an amount: they do not grow when others' are not active.
     fn settle_guarantee(&mut self, place: usize) {
         let Client { id, owner, .. } = self.clients[place];
-        let sure = match self.memory_graph.is_active(id) {
-            true => self.memory_graph.guaranteed(id),
-            false => 0,
-        };
+        let counts = self.settings.memory.guarantees && self.memory_graph.is_active(id);
+        let sure = if counts { self.memory_graph.guaranteed(id) } else { 0 };
+        // A share that is whole pages but for the rounding of values is that many.
+        let sure = if sure > 0 { sure + ROUNDING_PARTS } else { 0 };
         let pages = u128::from(self.reservable_pages()) * u128::from(sure);
         self.memory.guarantee(owner, (pages / u128::from(valuation::WHOLE)) as u64);
     }

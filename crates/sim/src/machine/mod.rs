@@ -8,7 +8,7 @@
 //! 2. CPUs are [`policy::keyed::Machine`], the twin of the scheduler in the kernel; what clients are due is counted
 //!    by [`ticket_clocks`].
 //! 3. Memory is LRU by page ([`memory`]). Pages are taken when few frames are free, by age with guarantees or by a
-//!    rule of [`reclaim`].
+//!    rule of [`policy::reclaim`].
 //! 4. The disk ([`disk`]) and the link ([`link`](mod@link)) serve whom YFQ names.
 //! 5. A thread is a [`Workload`]: a state machine that is asked for one [`Step`] after the other.
 //!
@@ -25,7 +25,6 @@ pub mod fair_queue;
 pub mod link;
 pub mod memory;
 mod paging;
-pub mod reclaim;
 mod settings;
 mod threads;
 pub mod ticket_clocks;
@@ -35,8 +34,10 @@ pub mod workload;
 use std::collections::{BTreeMap, VecDeque};
 
 use ledger::{CurrencyId, Ledger, Resource};
+use policy::idle::Idle;
 use policy::keyed;
 use policy::keyed::machine::Happening;
+use policy::reclaim::Reclaim;
 use policy::yfq::RequestKey;
 use valuation::Graph;
 
@@ -53,7 +54,6 @@ use clock::Clock;
 use disk::Disk;
 use link::Link;
 use memory::{FrameId, Memory, OwnerId};
-use reclaim::Reclaim;
 use ticket_clocks::TicketClocks;
 
 /// The machine's disk, in the ledger `disk:sim0`.
@@ -63,7 +63,7 @@ pub const LINK: &str = "sim0";
 
 /// How far ahead of virtual time a CPU's key may be (the kernel's scheduler has the same).
 const HORIZON_NS: u64 = 2_000_000_000;
-/// How often policies that ask are told what is active, and how often pages came back.
+/// How often it is looked who is busy, what is active, and how often pages came back.
 const LOOK_NS: u64 = 1_000_000_000;
 
 /// Names a thread.
@@ -136,6 +136,8 @@ struct Client {
     active_pages: u64,
     refaults_seen: u64,
     refault_rate: u64,
+    /// Whether its memory tickets count, where that depends on how busy it is.
+    idle: Option<Idle>,
 }
 
 /// Who loses pages.
@@ -192,9 +194,11 @@ impl Machine {
         };
         let disk = Resource::Disk(DISK.to_owned());
         let chance = Chance::new(settings.seed, u64::MAX);
+        let mut clock = Clock::default();
+        clock.schedule(LOOK_NS, Event::Look);
         Machine {
             settings,
-            clock: Clock::default(),
+            clock,
             cpus: keyed::Machine::new(
                 settings.cpu_policy,
                 keyed_settings,
@@ -229,7 +233,6 @@ impl Machine {
         assert!(draw_pages > 0, "a draw takes something");
         assert!(matches!(self.rule, Rule::ByAge), "a policy was set before");
         self.rule = Rule::Policy { policy, draw_pages };
-        self.clock.schedule(self.now_ns(), Event::Look);
     }
 
     /// A file of so many pages, all on the disk.

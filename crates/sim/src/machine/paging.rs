@@ -1,11 +1,11 @@
 //! Pages come, are taken when memory is short, and are written back.
 
 use ledger::Class;
+use policy::reclaim::Holder;
 use policy::yfq::RequestKey;
 
 use super::disk::Request;
 use super::memory::{FrameId, OwnerId, PAGE_BYTES, Presence, Taken};
-use super::reclaim::Holder;
 use super::{Event, LOOK_NS, Machine, Noted, Purpose, Rule};
 
 /// A refault rate is averaged over about so many [`LOOK_NS`].
@@ -101,9 +101,20 @@ impl Machine {
         }
     }
 
-    /// What policies are told of clients.
+    /// Who is busy, and what policies are told of clients.
     pub(super) fn look(&mut self) {
         let now_ns = self.now_ns();
+        self.clock.schedule(now_ns + LOOK_NS, Event::Look);
+        for place in 0..self.clients.len() {
+            let used_ns = self.cpus.used_ns(self.clients[place].id.0);
+            if let Some(idle) = &mut self.clients[place].idle {
+                let count = idle.observe(now_ns, used_ns);
+                self.count_memory_tickets(place, count);
+            }
+        }
+        if matches!(self.rule, Rule::ByAge) {
+            return;
+        }
         let since_ns = now_ns.saturating_sub(self.settings.memory.active_ns);
         for client in &mut self.clients {
             client.active_pages = self.memory.used_since(client.owner, since_ns);
@@ -113,7 +124,6 @@ impl Machine {
             let past = client.refault_rate * (RATE_LOOKS - 1);
             client.refault_rate = (past + lately) / RATE_LOOKS;
         }
-        self.clock.schedule(now_ns + LOOK_NS, Event::Look);
     }
 
     /// Writes back what a client has changed beyond what it may keep so.

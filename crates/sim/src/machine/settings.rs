@@ -1,6 +1,7 @@
 //! How a machine is made.
 
 use policy::PolicyName;
+use policy::idle::IdleOptions;
 
 use super::disk::DiskSettings;
 use super::link::LinkSettings;
@@ -12,6 +13,9 @@ pub enum TicketsCount {
     Always,
     /// While one of its threads runs or waits for a CPU: what paper 1, figure 6, warns of.
     WhileRunnable,
+    /// Until their holder has been idle for long, and again when it is busy ([`policy::idle`]): paper 1's "more
+    /// complete implementation".
+    UnlessIdle(IdleOptions),
 }
 
 /// Memory, and when it is taken.
@@ -25,6 +29,8 @@ pub struct MemorySettings {
     pub free_high_pages: u64,
     /// When tickets count.
     pub tickets: TicketsCount,
+    /// Whether tickets guarantee memory. Without, they only tell policies who is to lose it.
+    pub guarantees: bool,
     /// A page that was used within this time is active, for policies that ask.
     pub active_ns: u64,
     /// A client with more changed pages of files than this has them written back,
@@ -43,6 +49,7 @@ impl Default for MemorySettings {
             free_low_pages: 128,
             free_high_pages: 256,
             tickets: TicketsCount::Always,
+            guarantees: true,
             active_ns: 5_000_000_000,
             dirty_background_pages: 256,
             dirty_limit_pages: 512,
