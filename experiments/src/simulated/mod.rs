@@ -5,6 +5,8 @@
 
 mod disk_queue_depth;
 mod disk_shares;
+mod guest_memory;
+mod memory_policies;
 mod memory_shares;
 mod report;
 mod scene;
@@ -13,8 +15,13 @@ use crate::{ExperimentError, ExperimentInfo, Outcome};
 use std::path::PathBuf;
 
 /// Those that can be simulated.
-pub(crate) const LIST: [ExperimentInfo; 3] =
-    [memory_shares::INFO, disk_shares::INFO, disk_queue_depth::INFO];
+pub(crate) const LIST: [ExperimentInfo; 5] = [
+    memory_shares::INFO,
+    memory_policies::INFO,
+    guest_memory::INFO,
+    disk_shares::INFO,
+    disk_queue_depth::INFO,
+];
 
 /// How an experiment is to be simulated.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +56,8 @@ pub fn simulate(name: &str, options: &SimulateOptions) -> Result<Outcome, Experi
     }
     let run = match info.name {
         "memory-shares" => memory_shares::run,
+        "memory-policies" => memory_policies::run,
+        "guest-memory" => guest_memory::run,
         "disk-shares" => disk_shares::run,
         _ => disk_queue_depth::run,
     };

@@ -34,6 +34,11 @@ pub(super) fn hard_memory(amount: u64) -> Funding {
     funding(Resource::Memory, TicketKind::Hard, amount)
 }
 
+/// Soft tickets for memory.
+pub(super) fn soft_memory(amount: u64) -> Funding {
+    funding(Resource::Memory, TicketKind::Soft, amount)
+}
+
 /// A client that the broker does not refuse: its tickets are the experiment's own.
 pub(super) fn client(machine: &mut Machine, issuer: CurrencyId, tickets: &[Funding]) -> CurrencyId {
     machine.add_client(issuer, tickets).expect("root may fund a client")
