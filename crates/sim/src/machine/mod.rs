@@ -177,13 +177,18 @@ impl Machine {
     /// A machine with nothing but base in its ledger, at time 0. Pages are taken by age with guarantees.
     ///
     /// # Panics
-    /// Without CPUs, memory or depth, or where memory has no page beyond those that are kept free: broken
-    /// invariants.
+    /// Without CPUs, memory or depth, where memory has no page beyond those that are kept free, or a writer would
+    /// wait before anything is written back: broken invariants.
     pub fn new(settings: Settings) -> Machine {
         let MemorySettings { pages, free_low_pages, free_high_pages, .. } = settings.memory;
         assert!(
             0 < free_low_pages && free_low_pages <= free_high_pages && free_high_pages < pages,
             "0 < {free_low_pages} ≤ {free_high_pages} < {pages} pages"
+        );
+        let MemorySettings { dirty_background_pages, dirty_limit_pages, .. } = settings.memory;
+        assert!(
+            dirty_background_pages < dirty_limit_pages && settings.memory.write_back_depth > 0,
+            "changed pages are written back from {dirty_background_pages} on, and wait at {dirty_limit_pages}"
         );
         let ledger = Ledger::new(0, 0);
         let keyed_settings = keyed::Settings {
