@@ -58,7 +58,7 @@ pub struct ExpRunArgs {
     /// Run it in virtual time, in a simulated machine: --seconds are of that, and equal seeds give
     /// equal reports
     #[arg(long, conflicts_with_all = [
-        "policy", "enforcer", "quantum_ms", "cpus", "graph", "live", "allotd", "socket", "user",
+        "policy", "enforcer", "quantum_ms", "cpus", "graph", "live", "allotd",
     ])]
     pub simulate: bool,
     /// Who wins a quantum: lottery, stride or mtr-ls
@@ -178,6 +178,10 @@ fn run(global: &Global, args: &ExpRunArgs) -> Result<ExitCode, CliError> {
             if args.simulate { format!("{}-simulated", args.name) } else { args.name.clone() };
         Path::new("report").join(name)
     });
+    if args.simulate && (global.user || global.socket.is_some()) {
+        let what = "--simulate asks no allotd; leave out --socket and --user";
+        return Err(failed(ExperimentError::BadOption(what.to_owned())));
+    }
     let outcome = if args.simulate {
         let (seconds, seed) = (args.seconds, args.seed);
         let options = SimulateOptions { seconds, seed, out: Some(out.clone()) };

@@ -5,7 +5,7 @@ use super::scene::{Plan, Samples, client, cpu, hard_disk, over_time, sample, sof
 use crate::{Contest, ExperimentInfo, Outcome};
 use ledger::BASE;
 use sim::machine::workload::Iohog;
-use sim::machine::{Discipline, DiskSettings, Machine, Settings};
+use sim::machine::{Discipline, DiskSettings, Machine, MemorySettings, Settings};
 
 pub(crate) const INFO: ExperimentInfo = ExperimentInfo {
     name: "disk-shares",
@@ -23,7 +23,10 @@ const PAGES: u64 = 4096;
 
 fn five(plan: &Plan, discipline: Discipline) -> Samples {
     let disk = DiskSettings { discipline, ..DiskSettings::default() };
-    let mut machine = Machine::new(Settings { seed: plan.seed, disk, ..Settings::default() });
+    // Less than one file: who begins anew reads anew, so all want the disk as long as it takes.
+    let memory = MemorySettings { pages: PAGES / 2, ..MemorySettings::default() };
+    let settings = Settings { seed: plan.seed, disk, memory, ..Settings::default() };
+    let mut machine = Machine::new(settings);
     let user = machine.add_currency("user", BASE, &[cpu(), soft_disk(1000)]);
     let user = user.expect("root may make a currency");
     let mut clients = vec![client(&mut machine, BASE, &[cpu(), hard_disk(500)])];
@@ -41,7 +44,7 @@ pub(super) fn run(plan: &Plan) -> Outcome {
     let names = ["50 % hard", "soft 1", "soft 2", "soft 3", "soft 4"].map(str::to_owned);
     let fair = five(plan, Discipline::Fair);
     let fifo = five(plan, Discipline::Fifo);
-    // Until the first has all its pages: from then on it wants nothing of the disk.
+    // Until the first has all its pages, as in the figure.
     let busy = |samples: &Samples| {
         let wants = |usages: &&Vec<sim::machine::Usage>| usages[0].disk_requests < PAGES;
         samples.usages.iter().take_while(wants).last().expect("it begins with none").clone()
