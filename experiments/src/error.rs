@@ -15,6 +15,18 @@ pub enum ExperimentError {
         /// Those that exist.
         known: String,
     },
+    /// An experiment without a version for real processes.
+    #[error("{name} runs in virtual time only; add --simulate")]
+    OnlySimulated {
+        /// Which.
+        name: String,
+    },
+    /// An experiment without a version for virtual time.
+    #[error("{name} runs on real processes only; leave out --simulate")]
+    OnlyLive {
+        /// Which.
+        name: String,
+    },
     /// Fewer seconds than its phases need.
     #[error("{name} needs at least {least} seconds for its phases; --seconds says {asked}")]
     TooShort {
@@ -125,6 +137,8 @@ impl ExperimentError {
         match self {
             ExperimentError::Interrupted => 130,
             ExperimentError::Unknown { .. }
+            | ExperimentError::OnlySimulated { .. }
+            | ExperimentError::OnlyLive { .. }
             | ExperimentError::TooShort { .. }
             | ExperimentError::BadOption(_)
             | ExperimentError::Graph(_)

@@ -1,8 +1,8 @@
 //! The papers' figures and tables as programs that run on real processes: what the tickets
 //! promise beside what was measured, with a bound that is stated before it is judged.
 //!
-//! [`list`] names the experiments, [`run`] runs one, [`workload_main`] is the main function of the
-//! processes that it starts. An experiment starts an allotd of its own unless
+//! [`catalogue`] names the experiments, [`run`] runs one, [`simulate`] runs one in virtual time,
+//! [`workload_main`] is the main function of the processes that [`run`] starts. An experiment starts an allotd of its own unless
 //! [`RunOptions::socket`] names one. It leaves nothing behind: no process, no file outside
 //! [`Outcome::write`]'s directory; also not when it fails or is interrupted.
 
@@ -43,6 +43,7 @@ mod plot;
 mod report;
 mod rre;
 mod session;
+mod simulated;
 mod sources;
 mod spawn;
 mod timeline;
@@ -58,6 +59,7 @@ pub use graph::{Graph, GraphError};
 pub use machine::Machine;
 pub use options::{Policy, Progress, ProgressRow, RunOptions};
 pub use report::{Check, Compared, Outcome, Report, Row};
+pub use simulated::{SimulateOptions, simulate};
 pub use wobble::Wobble;
 pub use workload::workload_main;
 
@@ -101,9 +103,37 @@ const LIST: [ExperimentInfo; 14] = [
     disk_depth::INFO,
 ];
 
-/// Every experiment.
+/// An experiment, and how it can be run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Listed {
+    /// Which.
+    pub info: ExperimentInfo,
+    /// On real processes, by [`run`].
+    pub live: bool,
+    /// In virtual time, by [`simulate`]: then its seconds are of that.
+    pub simulated: Option<ExperimentInfo>,
+}
+
+/// Every experiment that runs on real processes.
 pub fn list() -> &'static [ExperimentInfo] {
     &LIST
+}
+
+/// Every experiment, those that run live first.
+pub fn catalogue() -> Vec<Listed> {
+    let simulated = |name: &str| simulated::LIST.iter().find(|info| info.name == name).copied();
+    let live =
+        LIST.iter().map(|info| Listed { info: *info, live: true, simulated: simulated(info.name) });
+    let only_simulated = simulated::LIST
+        .iter()
+        .filter(|info| LIST.iter().all(|live| live.name != info.name))
+        .map(|info| Listed { info: *info, live: false, simulated: Some(*info) });
+    live.chain(only_simulated).collect()
+}
+
+fn unknown(name: &str) -> ExperimentError {
+    let known = catalogue().iter().map(|listed| listed.info.name).collect::<Vec<_>>().join(", ");
+    ExperimentError::Unknown { name: name.to_owned(), known }
 }
 
 /// Runs an experiment; takes about [`RunOptions::seconds`]. `progress` is called about four times
@@ -118,8 +148,10 @@ pub fn run(
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Outcome, ExperimentError> {
     let info = LIST.iter().find(|info| info.name == name).ok_or_else(|| {
-        let known = LIST.map(|info| info.name).join(", ");
-        ExperimentError::Unknown { name: name.to_owned(), known }
+        match simulated::LIST.iter().any(|info| info.name == name) {
+            true => ExperimentError::OnlySimulated { name: name.to_owned() },
+            false => unknown(name),
+        }
     })?;
     options.check(info)?;
     if let Some(dir) = &options.out {

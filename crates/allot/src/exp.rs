@@ -6,7 +6,7 @@ use crate::live::Live;
 use crate::style::{Style, Table, Tone};
 use crate::{numbers, output};
 use clap::{Args, Subcommand};
-use experiments::{ExperimentError, ExperimentInfo, Outcome, Policy, RunOptions};
+use experiments::{ExperimentError, Listed, Outcome, Policy, RunOptions, SimulateOptions};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -17,9 +17,10 @@ const INTERRUPTED: u8 = 128 + 2;
 /// The report is there, and something in it is out of its bound.
 const OUT_OF_BOUND: u8 = 1;
 
-/// Run the papers' experiments on real processes
+/// Run the papers' experiments, on real processes or in virtual time
 #[derive(Args)]
-#[command(after_help = "Example:\n  allot exp list\n  allot exp run cpu-hierarchy --live")]
+#[command(after_help = "Example:\n  allot exp list\n  allot exp run cpu-hierarchy --live\n  \
+        allot exp run disk-shares --simulate")]
 pub struct ExpArgs {
     #[command(subcommand)]
     pub command: ExpCommand,
@@ -37,21 +38,29 @@ pub enum ExpCommand {
 /// Run an experiment; says what tickets promise beside what was measured
 ///
 /// It starts an allotd of its own, unless --socket or --user name one, and leaves nothing running.
+/// With --simulate it starts nothing at all.
 /// Exit status: 0 when every share is within the bound that the report states, 1 when not, 2 when
 /// the experiment could not be run, 130 when it was interrupted.
 #[derive(Args)]
 #[command(after_help = "Example:\n  allot exp run cpu-hierarchy --seconds 30 --live\n  \
         allot exp run rre --policy stride --seed 7 --json\n  \
-        allot exp run cpu-hierarchy --graph my-graph.toml --out report/mine")]
+        allot exp run cpu-hierarchy --graph my-graph.toml --out report/mine\n  \
+        allot exp run memory-shares --simulate --seed 7")]
 pub struct ExpRunArgs {
     /// Which; `allot exp list` names them
     pub name: String,
     /// How long, in all [default: what the experiment needs, 30 to 240]
     #[arg(long, value_name = "N", value_parser = numbers::seconds)]
     pub seconds: Option<f64>,
-    /// Of the policy's random numbers
+    /// Of the policy's random numbers; with --simulate, of all that is left to chance
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Run it in virtual time, in a simulated machine: --seconds are of that, and equal seeds give
+    /// equal reports
+    #[arg(long, conflicts_with_all = [
+        "policy", "enforcer", "quantum_ms", "cpus", "graph", "live", "allotd",
+    ])]
+    pub simulate: bool,
     /// Who wins a quantum: lottery, stride or mtr-ls
     #[arg(long, default_value = "lottery")]
     pub policy: Policy,
@@ -69,7 +78,7 @@ pub struct ExpRunArgs {
     /// cpu-hierarchy)
     #[arg(long, value_name = "FILE")]
     pub graph: Option<PathBuf>,
-    /// Where plot, table and report go [default: ./report/NAME]
+    /// Where plot, table and report go [default: ./report/NAME, or ./report/NAME-simulated]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Show progress and each client's share while it runs, also where standard output is no
@@ -100,27 +109,38 @@ pub fn exp(global: &Global, command: ExpCommand) -> Result<ExitCode, CliError> {
     }
 }
 
+/// `live`, `simulated`, or both.
+fn ways(listed: &Listed) -> Vec<&'static str> {
+    let ways = [("live", listed.live), ("simulated", listed.simulated.is_some())];
+    ways.into_iter().filter(|(_, can)| *can).map(|(way, _)| way).collect()
+}
+
 fn list(global: &Global) -> Result<ExitCode, CliError> {
-    let experiments = experiments::list();
+    let experiments = experiments::catalogue();
     if global.json {
-        let json = |info: &ExperimentInfo| {
+        let json = |listed: &Listed| {
+            let info = listed.info;
             serde_json::json!({
                 "name": info.name,
                 "title": info.title,
                 "paper": info.paper,
                 "what": info.what,
+                "runs": ways(listed),
                 "least_seconds": info.least_seconds,
                 "usual_seconds": info.usual_seconds,
+                "usual_seconds_simulated": listed.simulated.map(|info| info.usual_seconds),
             })
         };
         output::json(&experiments.iter().map(json).collect::<Vec<_>>())?;
     } else {
-        let mut table = Table::new(&[("NAME", false), ("REPEATS", false), ("WHAT", false)]);
-        for info in experiments {
+        let mut table =
+            Table::new(&[("NAME", false), ("REPEATS", false), ("RUNS", false), ("WHAT", false)]);
+        for listed in &experiments {
             table.row(vec![
-                (Tone::Strong, info.name.to_owned()),
-                (Tone::Plain, info.paper.to_owned()),
-                (Tone::Plain, info.title.to_owned()),
+                (Tone::Strong, listed.info.name.to_owned()),
+                (Tone::Plain, listed.info.paper.to_owned()),
+                (Tone::Plain, ways(listed).join(", ")),
+                (Tone::Plain, listed.info.title.to_owned()),
             ]);
         }
         output::text(&table.render(Style::of_stdout()))?;
@@ -131,8 +151,8 @@ fn list(global: &Global) -> Result<ExitCode, CliError> {
 impl ExpRunArgs {
     fn options(&self, global: &Global, out: &Path) -> Result<RunOptions, ExperimentError> {
         let defaults = RunOptions::default();
-        let needs = experiments::list().iter().find(|info| info.name == self.name);
-        let usual = needs.map_or(defaults.seconds, |info| info.usual_seconds);
+        let listed = experiments::catalogue().into_iter().find(|it| it.info.name == self.name);
+        let usual = listed.map_or(defaults.seconds, |it| it.info.usual_seconds);
         Ok(RunOptions {
             seconds: self.seconds.unwrap_or(usual),
             seed: self.seed,
@@ -153,12 +173,37 @@ impl ExpRunArgs {
 }
 
 fn run(global: &Global, args: &ExpRunArgs) -> Result<ExitCode, CliError> {
-    let out = args.out.clone().unwrap_or_else(|| Path::new("report").join(&args.name));
+    let out = args.out.clone().unwrap_or_else(|| {
+        let name =
+            if args.simulate { format!("{}-simulated", args.name) } else { args.name.clone() };
+        Path::new("report").join(name)
+    });
+    if args.simulate && (global.user || global.socket.is_some()) {
+        let what = "--simulate asks no allotd; leave out --socket and --user";
+        return Err(failed(ExperimentError::BadOption(what.to_owned())));
+    }
+    let outcome = if args.simulate {
+        let (seconds, seed) = (args.seconds, args.seed);
+        let options = SimulateOptions { seconds, seed, out: Some(out.clone()) };
+        experiments::simulate(&args.name, &options).map_err(failed)?
+    } else {
+        run_live(global, args, &out)?
+    };
+    outcome.write(&out).map_err(failed)?;
+    if global.json {
+        output::json(&outcome.report)?;
+    } else {
+        output::text(&ending(&outcome, &out))?;
+    }
+    Ok(if outcome.report.ok { ExitCode::SUCCESS } else { ExitCode::from(OUT_OF_BOUND) })
+}
+
+fn run_live(global: &Global, args: &ExpRunArgs, out: &Path) -> Result<Outcome, CliError> {
     // The report has standard output for itself.
     let watched = !global.json && std::io::stdout().is_terminal();
     let mut live = (args.live || watched).then(|| Live::new(&args.name, global.json));
     let mut unseen = None;
-    let ended = args.options(global, &out).and_then(|options| {
+    let ended = args.options(global, out).and_then(|options| {
         experiments::run(&args.name, &options, &mut |progress| {
             if let Some(live) = live.as_mut().filter(|_| unseen.is_none()) {
                 // Who looks on has gone; the experiment goes on to its end.
@@ -169,14 +214,7 @@ fn run(global: &Global, args: &ExpRunArgs) -> Result<ExitCode, CliError> {
     if let Some(live) = live.as_mut().filter(|_| unseen.is_none()) {
         live.clear()?;
     }
-    let outcome = ended.map_err(failed)?;
-    outcome.write(&out).map_err(failed)?;
-    if global.json {
-        output::json(&outcome.report)?;
-    } else {
-        output::text(&ending(&outcome, &out))?;
-    }
-    Ok(if outcome.report.ok { ExitCode::SUCCESS } else { ExitCode::from(OUT_OF_BOUND) })
+    ended.map_err(failed)
 }
 
 fn failed(error: ExperimentError) -> CliError {

@@ -206,5 +206,29 @@ fn experiments_are_listed() {
         list.as_array().expect("a list").iter().filter_map(|one| one["name"].as_str()).collect();
     let anywhere = ["cpu-hierarchy", "rre", "insulation", "nice"];
     let in_the_kernel = ["latency", "compile", "spawn", "inversion", "mtr-ls"];
-    assert_eq!(names, [&anywhere[..], &in_the_kernel[..]].concat());
+    assert_eq!(names[..9], [&anywhere[..], &in_the_kernel[..]].concat());
+    for one in list.as_array().expect("a list") {
+        let ways: Vec<_> = one["runs"].as_array().expect("ways").iter().collect();
+        assert!(!ways.is_empty(), "{one}");
+        let simulated = ways.contains(&&serde_json::Value::from("simulated"));
+        assert_eq!(simulated, one["usual_seconds_simulated"].is_number(), "{one}");
+    }
+    assert!(names.contains(&"memory-shares"), "{names:?}");
+}
+
+#[test]
+fn simulating_takes_no_allotd() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let out = dir.path().join("out");
+    let out = out.to_str().expect("a path");
+    let args = ["exp", "run", "disk-shares", "--simulate", "--seconds", "20", "--out", out];
+    let done = output(&mut allot(&args));
+    assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
+    assert!(dir.path().join("out/report.json").is_file());
+    let refused = output(&mut allot(&[&["--socket", "/nowhere"][..], &args].concat()));
+    assert_eq!(refused.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("leave out --socket"), "{said}");
+    let live = output(&mut allot(&["exp", "run", "rre", "--simulate"]));
+    assert_eq!(live.status.code(), Some(2));
 }

@@ -231,6 +231,35 @@ impl Yfq {
         Some((leaf, request.key))
     }
 
+    /// Whether a request of this length would be the next to be served, if it came now to this leaf, at which
+    /// none waits. So a device can be kept for who is about to come back (Iyer & Druschel 2001: anticipation).
+    /// Never for who would be skipped.
+    ///
+    /// # Panics
+    /// When there is no such node: a broken invariant.
+    pub fn would_be_next(&self, leaf: NodeKey, length: u64) -> bool {
+        let mut key = leaf;
+        while key != ROOT {
+            let node = &self.nodes[&key];
+            if node.lent || node.weight == 0 {
+                return false;
+            }
+            let above = &self.nodes[&node.parent];
+            let start = match node.rank {
+                Some(rank) if !rank.skipped => node.start,
+                _ => above.now().max(node.finish),
+            };
+            let finish = start + (u128::from(length) << TAG_SHIFT) / u128::from(node.weight);
+            let rank = Rank { skipped: false, finish, key };
+            let other = above.ranked.iter().find(|other| other.key != key);
+            if other.is_some_and(|other| *other < rank) {
+                return false;
+            }
+            key = node.parent;
+        }
+        true
+    }
+
     /// A request is done.
     ///
     /// # Panics

@@ -123,6 +123,52 @@ proptest! {
         }
     }
 
+    /// Who is said to be next if it came is next when it comes.
+    #[test]
+    fn who_would_be_next_is(
+        weights in prop::collection::vec(prop::collection::vec(0u64..50, 1..4), 1..4),
+        inner in prop::collection::vec(1u64..50, 4),
+        steps in 1usize..200,
+        seed: u64,
+    ) {
+        let mut dice = dice(seed);
+        let mut disk = Disk::new(2);
+        let mut leaves = Vec::new();
+        for (group, of) in weights.iter().enumerate() {
+            let parent = 100 + group as u64;
+            disk.add(parent, ROOT, inner[group]);
+            for (place, weight) in of.iter().enumerate() {
+                leaves.push((1000 + 10 * group as u64 + place as u64, *weight));
+                disk.add(1000 + 10 * group as u64 + place as u64, parent, *weight);
+            }
+        }
+        let mut waiting: BTreeMap<NodeKey, usize> = BTreeMap::new();
+        for _ in 0..steps {
+            let (leaf, weight) = leaves[dice(leaves.len() as u64) as usize];
+            let length = 1 + dice(LONGEST);
+            let idle = waiting.get(&leaf).copied().unwrap_or(0) == 0;
+            let said = idle.then(|| disk.yfq.would_be_next(leaf, length));
+            disk.submit(leaf, length);
+            *waiting.entry(leaf).or_default() += 1;
+            // Only when something else may be begun is there an answer to compare.
+            if let Some((next, request)) = disk.yfq.dispatch() {
+                *waiting.get_mut(&next).expect("it waited") -= 1;
+                if let Some(said) = said {
+                    prop_assert_eq!(said, next == leaf && weight > 0, "{} of {:?}", leaf, waiting);
+                }
+                if dice(3) > 0 {
+                    disk.yfq.complete(request);
+                } else {
+                    disk.in_service.push((next, request));
+                }
+            }
+            if disk.in_service.len() == 2 {
+                let (_, request) = disk.in_service.remove(0);
+                disk.yfq.complete(request);
+            }
+        }
+    }
+
     /// Whoever comes and goes: while two are backlogged, neither gets more beyond its weight's part, counted
     /// from any moment of that time, than twice the largest request of each, and once that of the lightest.
     #[test]

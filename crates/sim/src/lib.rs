@@ -3,6 +3,9 @@
 //! graphs](crate::small), [random large ones](crate::large), and an
 //! [adversary](crate::adversary): users with rights who do what they can.
 //!
+//! And [a machine in virtual time](crate::machine) under the ledger, the valuation and the policies themselves, for
+//! experiments (`docs/simulator.md`).
+//!
 //! `docs/theorems.md` states each theorem and lists the tests that attack it.
 
 pub mod adversary;
@@ -10,6 +13,12 @@ pub mod auditor;
 pub mod due;
 pub mod fraction;
 pub mod large;
+pub mod machine;
 pub mod model;
 pub mod small;
 pub mod world;
+
+/// The example in the documentation is run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/simulator.md")]
+struct Documentation;

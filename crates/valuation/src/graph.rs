@@ -274,6 +274,23 @@ impl Graph {
         (!self.nodes[place as usize].has_lent()).then_some(place)
     }
 
+    /// What a currency has issued, and what of that is active; nothing for an unknown one. For those who
+    /// count what tickets were due over time, by the same rules.
+    pub fn issued(&self, id: CurrencyId) -> (Pools, Pools) {
+        let node = self.places.get(&id).map(|place| &self.nodes[*place as usize]);
+        node.map_or_else(Default::default, |node| (node.issued, node.active_issued))
+    }
+
+    /// The tickets that a currency holds, those of amount 0 included.
+    pub fn backing(&self, id: CurrencyId) -> impl Iterator<Item = Backing> {
+        let node = self.places.get(&id).map(|place| &self.nodes[*place as usize]);
+        node.into_iter().flat_map(|node| &node.backing).map(|edge| Backing {
+            issuer: self.nodes[edge.issuer as usize].id,
+            kind: edge.kind,
+            amount: edge.amount,
+        })
+    }
+
     /// Whether a chain of tickets of positive amounts leads from base to the currency. A client
     /// without one is frozen.
     pub fn is_funded(&self, id: CurrencyId) -> bool {
