@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Memory on a real kernel, in the lab, as root: the reclaimer on a disk of a known speed (crates/enforce/tests/memory.rs), and
-# the cgroups' shares (cgroup_memory.rs). One line a test. 170 s in the lab.
+# the cgroups' shares (cgroup_memory.rs). One line a test. 190 s in the lab.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 log=$(mktemp) || exit 1
