@@ -95,7 +95,8 @@ impl Beside {
                     (_, None) => "left alone",
                 };
                 let why = why.to_owned();
-                all.push(OtherResource { resource: resource.clone(), enforcer: None, why });
+                let (resource, active) = (resource.clone(), Vec::new());
+                all.push(OtherResource { resource, enforcer: None, why, active });
             }
         }
         all

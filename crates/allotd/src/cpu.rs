@@ -271,13 +271,18 @@ impl Cpu {
         running.enforcer().apply(plan).map_err(|error| error.to_string())
     }
 
-    /// Who enforces tickets of memory and disks.
-    pub fn others(&self) -> Vec<DoctorResource> {
+    /// How memory and disks are enforced, and who competes for them.
+    pub fn enforced_others(&self) -> Vec<OtherResource> {
         let tree = match &self.running {
             Some(Running::Cgroup(tree)) => Some(tree),
             _ => None,
         };
-        let others = self.beside.others(tree).into_iter();
+        self.beside.others(tree)
+    }
+
+    /// Who enforces tickets of memory and disks.
+    pub fn others(&self) -> Vec<DoctorResource> {
+        let others = self.enforced_others().into_iter();
         let view = |other: OtherResource| DoctorResource {
             resource: other.resource.to_string(),
             enforcer: other.enforcer.unwrap_or("none").to_owned(),

@@ -42,6 +42,11 @@ impl Others {
         }
     }
 
+    /// All of them.
+    pub fn all(&self) -> Vec<Graph> {
+        self.0.values().cloned().collect()
+    }
+
     /// Those of which base has issued any: without its tickets nobody's are worth anything.
     pub fn in_use(&self, ledger: &Ledger) -> Vec<Graph> {
         let base = ledger.currency(BASE).expect("base is always there");

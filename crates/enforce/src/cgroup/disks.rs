@@ -56,6 +56,7 @@ pub(super) struct DiskShares {
     set: BTreeMap<String, u32>,
     /// Requests of each client when they were last counted, and when they last were more.
     seen: BTreeMap<CurrencyId, (u64, u64)>,
+    seen_ns: u64,
     looked_ns: u64,
 }
 
@@ -135,6 +136,7 @@ impl State {
                         changed: true,
                         set,
                         seen,
+                        seen_ns: 0,
                         looked_ns: now,
                     }
                 }
@@ -251,7 +253,9 @@ impl State {
             if self.disks[index].way().is_none() {
                 continue;
             }
-            if !is_stable || self.clients.iter().any(|client| !client.foreign().is_empty()) {
+            // For who asks us; weights that are stable do not depend on it.
+            let is_due = now.saturating_sub(self.disks[index].seen_ns) >= LOOK_NS;
+            if !is_stable || is_due {
                 self.see_who_asks(index, now);
             }
             if std::mem::take(&mut self.disks[index].changed) {
@@ -301,6 +305,7 @@ impl State {
         let Some((_, number)) = self.disks[index].way() else { return };
         let mount = self.setting.root.mount.clone();
         let disk = &mut self.disks[index];
+        disk.seen_ns = now;
         disk.seen.retain(|id, _| self.clients.binary_search_by_key(id, |it| it.id).is_ok());
         for client in &self.clients {
             let mut folders: Vec<PathBuf> =

@@ -76,7 +76,7 @@ struct Protection {
 
 /// Shares of memory by one plan.
 pub(super) struct MemoryShares {
-    graph: Graph,
+    pub graph: Graph,
     idle: BTreeMap<CurrencyId, Idle>,
     looked_ns: Option<u64>,
     changed: bool,

@@ -351,10 +351,13 @@ impl State {
             resource: Resource::Memory,
             enforcer: Some("cgroup"),
             why: memory.says(),
+            active: memory.graph.active_clients().collect(),
         });
         let disks = self.disks.iter().map(|disk| {
             let (enforcer, why) = disk.says();
-            OtherResource { resource: Resource::Disk(disk.name().to_owned()), enforcer, why }
+            let resource = Resource::Disk(disk.name().to_owned());
+            let active = disk.graph.active_clients().collect();
+            OtherResource { resource, enforcer, why, active }
         });
         memory.into_iter().chain(disks).collect()
     }
