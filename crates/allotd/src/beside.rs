@@ -4,6 +4,7 @@
 use crate::cpu::with_causes;
 use crate::options::{Options, OthersName};
 use enforce::cgroup::{DiskOptions, MemoryOptions, OtherResource, ReclaimPolicy, available_for};
+use enforce::memory::MemoryByProcesses;
 use enforce::{Cgroup, CgroupOptions, EnforceError, Enforcer, Plan};
 use ledger::Resource;
 use policy::IdleOptions;
@@ -15,6 +16,8 @@ pub struct Beside {
     seed: u64,
     record: PathBuf,
     tree: Option<Cgroup>,
+    /// Where there is no tree, memory alone, of processes.
+    processes: Option<MemoryByProcesses>,
     /// Why there is none, once it was tried.
     refused: Option<String>,
     /// Resources of the last plan.
@@ -25,26 +28,54 @@ impl Beside {
     /// Touches nothing yet. `record` is where the tree's is kept.
     pub fn new(options: &Options, seed: u64, record: PathBuf) -> Beside {
         let options = options.clone();
-        Beside { options, seed, record, tree: None, refused: None, planned: Vec::new() }
+        Beside {
+            options,
+            seed,
+            record,
+            tree: None,
+            processes: None,
+            refused: None,
+            planned: Vec::new(),
+        }
     }
 
     /// Follow a plan's tickets of memory and disks. Answers what is new to tell.
     pub fn apply(&mut self, plan: Plan) -> Option<String> {
         self.planned = plan.others.iter().map(|graph| graph.resource().clone()).collect();
-        if self.tree.is_none() {
-            if self.planned.is_empty() || self.refused.is_some() {
-                return None;
-            }
+        let mut told = None;
+        if self.tree.is_none() && !self.planned.is_empty() && self.refused.is_none() {
             match self.start() {
                 Ok(tree) => self.tree = Some(tree),
                 Err(why) => {
-                    self.refused = Some(why.clone());
-                    return Some(format!("tickets of memory and disks have no effect: {why}"));
+                    told = Some(self.make_do_with_processes(&why));
+                    self.refused = Some(why);
                 }
             }
         }
-        let tree = self.tree.as_mut()?;
-        tree.apply(plan).err().map(|error| error.to_string())
+        if let Some(tree) = &mut self.tree {
+            return tree.apply(plan).err().map(|error| error.to_string());
+        }
+        let followed = self.processes.as_ref().map_or(Ok(()), |processes| processes.apply(&plan));
+        told.or_else(|| followed.err().map(|error| error.to_string()))
+    }
+
+    /// Where no tree can be had: the same policy pages out processes. Answers what to tell.
+    fn make_do_with_processes(&mut self, why: &str) -> String {
+        let may = !self.options.user && self.options.others == OthersName::Auto;
+        let policy = reclaim_policy(&self.options, self.seed).filter(|_| may);
+        let Some(policy) = policy else {
+            return format!("tickets of memory and disks have no effect: {why}");
+        };
+        match MemoryByProcesses::start(policy.build()) {
+            Ok(processes) => {
+                self.processes = Some(processes);
+                format!("memory is paged out of processes, and disks are not shared: {why}")
+            }
+            Err(nor) => {
+                let nor = with_causes(&nor);
+                format!("tickets of memory and disks have no effect: {why}; {nor}")
+            }
+        }
     }
 
     fn start(&self) -> Result<Cgroup, String> {
@@ -89,14 +120,16 @@ impl Beside {
             enforced.into_iter().filter(|other| self.planned.contains(&other.resource)).collect();
         for resource in &self.planned {
             if all.iter().all(|other| other.resource != *resource) {
-                let why = match (resource, &self.refused) {
-                    (Resource::Net(_), _) => "this version shares no networks",
-                    (_, Some(why)) => why,
-                    (_, None) => "left alone",
+                let refused = self.refused.as_deref().unwrap_or("left alone");
+                let (enforcer, why) = match (resource, &self.processes) {
+                    (Resource::Net(_), _) => (None, "this version shares no networks".to_owned()),
+                    (Resource::Memory, Some(_)) => {
+                        (Some("processes"), format!("a policy pages out processes; {refused}"))
+                    }
+                    _ => (None, refused.to_owned()),
                 };
-                let why = why.to_owned();
                 let (resource, active) = (resource.clone(), Vec::new());
-                all.push(OtherResource { resource, enforcer: None, why, active });
+                all.push(OtherResource { resource, enforcer, why, active });
             }
         }
         all
@@ -110,6 +143,7 @@ impl Beside {
 
     /// Gives everything back.
     pub fn end(&mut self) {
+        self.processes = None;
         if let Some(mut tree) = self.tree.take()
             && let Err(error) = tree.revert()
         {
@@ -123,17 +157,7 @@ pub fn with_others(options: &Options, seed: u64, wanted: CgroupOptions) -> Cgrou
     if options.others == OthersName::None {
         return wanted;
     }
-    let total_bytes = observe::machine().memory_total_bytes.unwrap_or(u64::MAX);
-    let all_bytes = options.memory_limit.unwrap_or(total_bytes).min(total_bytes);
-    let reclaim = options.memory_policy.0.map(|name| ReclaimPolicy {
-        name,
-        seed,
-        idle_tax: options.memory_idle_tax,
-        guests_bytes: options
-            .guest_memory
-            .map(|parts| (all_bytes / 100 * parts.low, all_bytes / 100 * parts.high)),
-        headroom_bytes: None,
-    });
+    let reclaim = reclaim_policy(options, seed);
     let idle_ns = options.memory_idle_seconds * 1_000_000_000;
     let memory = MemoryOptions {
         reclaim,
@@ -141,5 +165,24 @@ pub fn with_others(options: &Options, seed: u64, wanted: CgroupOptions) -> Cgrou
         limit_bytes: options.memory_limit,
     };
     let disks = DiskOptions { file: Some(options.disks_file.clone()) };
-    CgroupOptions { memory: Some(memory), disks: Some(disks), ..wanted }
+    CgroupOptions {
+        memory: available_for("memory").is_ok().then_some(memory),
+        disks: available_for("io").is_ok().then_some(disks),
+        ..wanted
+    }
+}
+
+/// Who loses memory, as was asked for; `None` leaves that to the kernel.
+fn reclaim_policy(options: &Options, seed: u64) -> Option<ReclaimPolicy> {
+    let total_bytes = observe::machine().memory_total_bytes.unwrap_or(u64::MAX);
+    let all_bytes = options.memory_limit.unwrap_or(total_bytes).min(total_bytes);
+    options.memory_policy.0.map(|name| ReclaimPolicy {
+        name,
+        seed,
+        idle_tax: options.memory_idle_tax,
+        guests_bytes: options
+            .guest_memory
+            .map(|parts| (all_bytes / 100 * parts.low, all_bytes / 100 * parts.high)),
+        headroom_bytes: None,
+    })
 }

@@ -55,7 +55,11 @@ pub struct ReclaimPolicy {
 }
 
 impl ReclaimPolicy {
-    fn build(&self) -> Box<dyn Reclaim> {
+    /// Makes it.
+    ///
+    /// # Panics
+    /// When the tax or the thresholds are out of range: broken invariants.
+    pub fn build(&self) -> Box<dyn Reclaim> {
         let inner: Box<dyn Reclaim> = match self.name {
             ReclaimName::MinFunding => Box::new(MinFunding::new(self.idle_tax)),
             name => policy::reclaim::build(name, self.seed),
