@@ -7,12 +7,13 @@
 #
 # tests/experiments.sh [ENFORCER...]         all, at user level; or those that compare times, with these enforcers
 # tests/experiments.sh --quick [ENFORCER...] shares and inversion alone, which must hold what it promises
+# tests/experiments.sh --memory              memory-shares alone, on the disk of ALLOT_DISK_DIR; likewise
 set -u
-quick=''
-if [ "${1:-}" = --quick ]; then
-  quick=yes
-  shift
-fi
+quick='' memory=''
+case ${1:-} in
+  --quick) quick=yes; shift ;;
+  --memory) memory=yes; shift ;;
+esac
 cd "$(dirname "$0")/.." || exit 1
 bin=${ALLOT_BIN_DIR:-$PWD/target/debug}
 allot=$bin/allot
@@ -57,7 +58,7 @@ experiment() {
   fi
 }
 
-if [ $# -eq 0 ] && [ -z "$quick" ]; then
+if [ $# -eq 0 ] && [ -z "$quick$memory" ]; then
   experiment cpu-hierarchy-stride cpu-hierarchy 16 stride 1 10
   experiment cpu-hierarchy-lottery cpu-hierarchy 16 lottery 1.67 10
   experiment rre rre 20 stride 1 10
@@ -117,7 +118,28 @@ missing() {
   fi
 }
 
+if [ -n "$memory" ]; then
+  reason=$(missing cgroup)
+  [ -n "${ALLOT_DISK_DIR:-}" ] || reason="there is no disk of a known speed (lab/with-disk makes one)"
+  if [ -n "$reason" ]; then
+    echo "SKIP experiment:memory-shares: $reason"
+  elif "$allot" exp run memory-shares --seconds 40 --seed 1 --out "$dir/memory" >"$dir/log" 2>&1 </dev/null &&
+    python3 -c 'import json, sys
+report = json.load(open(sys.argv[1]))
+assert report["ok"] and len(report["checks"]) >= 4 and all(check["ok"] for check in report["checks"])
+kept = [it for it in report["contests"] if it["quantity"] == "the least of any look" and it["promised"]]
+assert len(kept) == 2 and all(it["allot"] >= it["promised"] - 4 for it in kept), kept' \
+      "$dir/memory/report.json" >>"$dir/log" 2>&1; then
+    echo "ok experiment:memory-shares"
+  else
+    echo "FAIL experiment:memory-shares"
+    tail -n 40 "$dir/log" | sed 's/^/    /'
+    failed=1
+  fi
+fi
+
 for enforcer in "${@:-user-level}"; do
+  [ -z "$memory" ] || break
   reason=$(missing "$enforcer")
   if [ -n "$quick" ]; then
     if [ -n "$reason" ]; then
@@ -142,9 +164,9 @@ done
 
 left=$(pgrep -f "allotd .*$dir" | wc -l)
 if [ "$left" -eq 0 ]; then
-  echo "ok experiments-leave-nothing-behind"
+  echo "ok experiments-leave-nothing-behind${memory:+-of-memory}"
 else
-  echo "FAIL experiments-leave-nothing-behind: $left processes"
+  echo "FAIL experiments-leave-nothing-behind${memory:+-of-memory}: $left processes"
   failed=1
 fi
 exit "$failed"

@@ -11,10 +11,11 @@ use crate::session::Bench;
 use crate::workers::{Job, Workers};
 use crate::workload::monotonic_ns;
 use crate::{ExperimentError, ProgressRow, RunOptions};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wire::{Amount, Class, CurrencyRef, Operation, TicketKind};
 
 pub(crate) const MIB: u64 = 1 << 20;
@@ -29,6 +30,8 @@ const LOOK: Duration = Duration::from_millis(50);
 const LOOKS_PER_REPORT: usize = 6;
 /// What is steady is so old.
 const SETTLED_SECONDS: f64 = 2.0;
+/// How long nothing may have changed before the readers start.
+const SETTLED: Duration = Duration::from_millis(500);
 /// How long allotd may take until what it was told is set.
 const SET_LIMIT: Duration = Duration::from_secs(60);
 /// The buffer of each, in MiB (paper 1).
@@ -193,13 +196,20 @@ impl Stage {
         stop: &dyn Fn() -> bool,
     ) -> Result<PathBuf, ExperimentError> {
         let before = group_of(std::process::id());
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
+        // It may be moved once more: to where guests are.
+        let mut found: Option<(PathBuf, Instant)> = None;
         loop {
-            let group = group_of(pid).filter(|group| Some(group) != before.as_ref());
-            if let Some(group) = group
-                && number(&group, "memory.min") == Some(reader.guaranteed_bytes())
-                && number(&self.top(&group), "memory.max") == Some(self.limit_bytes)
-            {
+            let group = group_of(pid).filter(|group| {
+                Some(group) != before.as_ref()
+                    && number(group, "memory.min") == Some(reader.guaranteed_bytes())
+                    && number(&self.top(group), "memory.max") == Some(self.limit_bytes)
+            });
+            found = match (group, found) {
+                (Some(group), Some((same, since))) if group == same => Some((same, since)),
+                (group, _) => group.map(|group| (group, Instant::now())),
+            };
+            if let Some((group, _)) = found.take_if(|(_, since)| since.elapsed() >= SETTLED) {
                 return Ok(group);
             }
             if stop() {
@@ -229,7 +239,8 @@ impl Stage {
         note: &str,
         each: &mut dyn FnMut(&Look) -> Result<(), ExperimentError>,
     ) -> Result<Watched, ExperimentError> {
-        let top = self.top(&self.groups[0]);
+        // Guests have one beside the hosts'.
+        let tops: BTreeSet<PathBuf> = self.groups.iter().map(|group| self.top(group)).collect();
         let begun_ns = monotonic_ns();
         let mut watched = Watched::new(self.limit_bytes);
         let before = self.counts()?;
@@ -244,7 +255,7 @@ impl Stage {
             }
             watched.at.push(at);
             watched.held.push(self.groups.iter().map(|group| held(group)).collect());
-            watched.all.push(held(&top));
+            watched.all.push(tops.iter().map(|top| held(top)).sum());
             let pids = self.workers.iter().flat_map(Workers::list).map(|worker| worker.pid);
             let blocked: Vec<bool> = pids.map(is_blocked).collect();
             each(&Look { daemon: self.daemon.as_ref(), ids: &self.ids, blocked: &blocked })?;

@@ -17,7 +17,7 @@ use super::weigh::cgroups_of;
 use super::{CgroupOwner, systemd, tree};
 use crate::Drift;
 use crate::cgroup::record::Found;
-use crate::memory::{Body, MemoryClient, MemorySample, ReclaimOptions, Reclaimer};
+use crate::memory::{Body, MemoryClient, MemorySample, ReclaimOptions, Reclaimer, Together};
 use ledger::{CurrencyId, Resource};
 use policy::idle::{Idle, IdleOptions};
 use policy::{GuestMemory, MinFunding, Reclaim, ReclaimName};
@@ -176,16 +176,20 @@ impl State {
 
     /// Tells the reclaimer who holds memory and what each is sure of, and starts it where there is one to be.
     fn tell_reclaimer(&mut self) {
-        let options = self.setting.memory.as_ref().and_then(|options| options.reclaim.clone());
-        let Some(policy) = options else { return };
+        let options = self.setting.memory.as_ref();
+        let limit_bytes = options.and_then(|options| options.limit_bytes);
+        let Some(policy) = options.and_then(|options| options.reclaim.clone()) else { return };
         let holders = self.holders();
         let Some(memory) = &mut self.memory else { return };
         if memory.reclaimer.is_none() && !memory.refused {
             // Where systemd owns the tree there is no cgroup around all clients but the root.
             let top = Some(self.setting.top.clone()).filter(|top| top.is_dir());
             let headroom_bytes = policy.headroom_bytes;
+            // Guests have a cgroup beside the hosts', and both have one limit.
+            let folders = vec![self.setting.top.clone(), self.setting.guests.clone()];
+            let together = limit_bytes.map(|limit_bytes| Together { limit_bytes, folders });
             let usual = ReclaimOptions::new(top, policy.build());
-            match Reclaimer::start(ReclaimOptions { headroom_bytes, ..usual }) {
+            match Reclaimer::start(ReclaimOptions { headroom_bytes, together, ..usual }) {
                 Ok(reclaimer) => memory.reclaimer = Some(reclaimer),
                 Err(error) => {
                     memory.refused = true;
@@ -236,13 +240,18 @@ impl State {
         taken.into_values().filter(|holder| holder.key != 0).collect()
     }
 
-    /// `memory.max` of our cgroup, which is removed with it.
+    /// `memory.max` of our cgroups, which is removed with them. Of the hosts' and the guests' together the
+    /// reclaimer takes care: no cgroup is around both alone.
     fn limit_memory(&mut self) {
         let limit = self.setting.memory.as_ref().and_then(|options| options.limit_bytes);
-        let Some(limit) = limit.filter(|_| self.setting.top.is_dir()) else { return };
-        if let Err(error) = tree::write(&self.setting.top, "memory.max", &limit.to_string()) {
-            let what = format!("the clients' memory cannot be limited: {error}");
-            self.tell(Drift { process: None, what });
+        let Some(limit) = limit else { return };
+        for folder in [self.setting.top.clone(), self.setting.guests.clone()] {
+            if folder.is_dir()
+                && let Err(error) = tree::write(&folder, "memory.max", &limit.to_string())
+            {
+                let what = format!("the clients' memory cannot be limited: {error}");
+                self.tell(Drift { process: None, what });
+            }
         }
     }
 

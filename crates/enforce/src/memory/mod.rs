@@ -57,6 +57,8 @@ pub struct ReclaimOptions {
     /// The cgroup under which all clients are: its limit and those around it are what memory is short of, and its
     /// pressure wakes. Without one (or where none has a limit) it is the machine's memory.
     pub top: Option<PathBuf>,
+    /// What else memory can be short of.
+    pub together: Option<Together>,
     /// Who loses.
     pub policy: Box<dyn Reclaim>,
     /// What is kept free, in bytes; a sixteenth of what there is, 256 KiB to 64 MiB, where nothing is said.
@@ -75,6 +77,7 @@ impl ReclaimOptions {
     pub fn new(top: Option<PathBuf>, policy: Box<dyn Reclaim>) -> ReclaimOptions {
         ReclaimOptions {
             top,
+            together: None,
             policy,
             headroom_bytes: None,
             margin_bytes: None,
@@ -82,6 +85,16 @@ impl ReclaimOptions {
             quiet_ns: 2_000_000_000,
         }
     }
+}
+
+/// A limit for several cgroups that no cgroup around them has: nobody but the reclaimer keeps it, so for moments they
+/// may hold more.
+#[derive(Clone, Debug)]
+pub struct Together {
+    /// What they may hold, in bytes.
+    pub limit_bytes: u64,
+    /// Their folders. Each may come and go.
+    pub folders: Vec<PathBuf>,
 }
 
 /// Who may lose memory.

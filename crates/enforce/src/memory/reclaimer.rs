@@ -55,7 +55,8 @@ impl Reclaimer {
     pub fn start(options: ReclaimOptions) -> Result<Reclaimer, MemoryError> {
         assert!(options.period_ns > 0, "a period has a length");
         let page_bytes = rustix::param::page_size() as u64;
-        let room = Room::new(options.top.as_deref(), options.headroom_bytes, page_bytes)?;
+        let (top, together) = (options.top.as_deref(), options.together.clone());
+        let room = Room::new(top, together, options.headroom_bytes, page_bytes)?;
         let pressure = Pressure::watch(room.top());
         let wakes = match &pressure {
             Ok(pressure) => Ok(pressure.path.clone()),

@@ -2,15 +2,16 @@
 //!
 //! 1. **A cgroup with a limit** (`memory.max`, `memory.high`; the one at the top, and each around it): its room is the
 //!    limit less what it holds. All that is in it is looked at as the clients', so any lack of it counts.
-//! 2. **The machine**: its room is what is free above the high watermarks of its zones, below which the kernel
+//! 2. **Several cgroups with a limit together** that no cgroup around them has: likewise.
+//! 3. **The machine**: its room is what is free above the high watermarks of its zones, below which the kernel
 //!    starts to take pages by its own choice. Of a zone only what an ordinary allocation may use. (What is free and
 //!    does not count is read once a second, as the limits are; what is free, each time.) The kernel fills free memory with files on purpose and takes it back from whoever has it, clients or not, so a lack there
 //!    counts only under pressure (rule 3 of [`reclaimer`](super::reclaimer)).
-//! 3. **The shortfall** is the greatest of (headroom − room).
+//! 4. **The shortfall** is the greatest of (headroom − room).
 
-use super::MemoryError;
 use super::group::Group;
 use super::size::headroom_bytes;
+use super::{MemoryError, Together};
 use std::path::Path;
 
 /// Limits are read again after so long: who sets them does so seldom.
@@ -20,6 +21,9 @@ const LIMITS_NS: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub(super) struct Room {
     limited: Vec<Limited>,
+    together: Option<Together>,
+    /// Those of them that there are.
+    fellows: Vec<Group>,
     /// When the limits were read, and when the zones.
     limits_ns: Option<u64>,
     zones_ns: Option<u64>,
@@ -56,6 +60,7 @@ impl Room {
     /// When the top is no cgroup with a memory controller.
     pub fn new(
         top: Option<&Path>,
+        together: Option<Together>,
         headroom_bytes: Option<u64>,
         page_bytes: u64,
     ) -> Result<Room, MemoryError> {
@@ -69,6 +74,8 @@ impl Room {
         let limited = groups.into_iter().map(|group| Limited { group, limit_bytes: None });
         Ok(Room {
             limited: limited.collect(),
+            together,
+            fellows: Vec::new(),
             limits_ns: None,
             zones_ns: None,
             zones: Zones::default(),
@@ -87,6 +94,8 @@ impl Room {
         let is_due = |at: Option<u64>| at.is_none_or(|at| now_ns.saturating_sub(at) >= LIMITS_NS);
         if is_due(self.limits_ns) {
             self.limited.iter_mut().for_each(Limited::read);
+            let folders = self.together.iter().flat_map(|together| &together.folders);
+            self.fellows = folders.filter_map(|folder| Group::open(folder).ok()).collect();
             self.limits_ns = Some(now_ns);
         }
         if under_pressure && is_due(self.zones_ns) {
@@ -97,9 +106,14 @@ impl Room {
             self.zones_ns = Some(now_ns);
         }
         let cgroups = self.limited.iter().filter_map(Limited::room);
+        let together = self.together.as_ref().map(|together| {
+            let held = self.fellows.iter().filter_map(|group| group.held_bytes().ok());
+            (together.limit_bytes, together.limit_bytes.saturating_sub(held.sum()))
+        });
         let machine = (under_pressure && self.zones.managed_bytes > 0)
             .then(|| (self.zones.managed_bytes, self.zones.room_bytes(free_bytes())));
         cgroups
+            .chain(together)
             .chain(machine)
             .map(|(of, room)| {
                 self.headroom_bytes.unwrap_or_else(|| headroom_bytes(of)).saturating_sub(room)
@@ -145,7 +159,7 @@ impl Zone {
     }
 }
 
-/// Rule 2.
+/// Rule 3.
 fn parse_zones(text: &str, page_bytes: u64) -> Zones {
     let mut zones: Vec<Zone> = Vec::new();
     for line in text.lines() {
@@ -239,7 +253,7 @@ Node 0, zone  Movable
 
     #[test]
     fn without_a_top_only_the_machine_counts_and_only_under_pressure() {
-        let mut room = Room::new(None, Some(1 << 62), 4096).expect("nothing to open");
+        let mut room = Room::new(None, None, Some(1 << 62), 4096).expect("nothing to open");
         assert_eq!(room.shortfall_bytes(0, false), 0);
         let lacking = room.shortfall_bytes(0, true);
         assert!(lacking > 1 << 61 && lacking <= 1 << 62, "{lacking}");
