@@ -206,5 +206,6 @@ fn experiments_are_listed() {
         list.as_array().expect("a list").iter().filter_map(|one| one["name"].as_str()).collect();
     let anywhere = ["cpu-hierarchy", "rre", "insulation", "nice"];
     let in_the_kernel = ["latency", "compile", "spawn", "inversion", "mtr-ls"];
-    assert_eq!(names, [&anywhere[..], &in_the_kernel[..]].concat());
+    let on_a_disk = ["disk-shares", "disk-queue-depth"];
+    assert_eq!(names, [&anywhere[..], &in_the_kernel[..], &on_a_disk[..]].concat());
 }
