@@ -8,6 +8,8 @@ ALLOT_KILLS=1000 cargo test --release --locked -p allotd --test durability kille
 ALLOT_KILLS=1000 cargo test --release --locked -p allot-journal -- --nocapture
 ALLOT_KILLS=1000 cargo test --release --locked -p allot-enforce -- --nocapture
 ALLOT_LONG=1 ALLOT_FORKS=10000 tests/scx.sh
+ALLOT_LONG=1 tests/lab-experiments.sh
+ALLOT_LONG=1 tests/lab-memory.sh
 endef
 
 PREFIX  ?= /usr/local
