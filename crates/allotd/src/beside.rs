@@ -9,6 +9,10 @@ use enforce::{Cgroup, CgroupOptions, EnforceError, Enforcer, Plan};
 use ledger::Resource;
 use policy::IdleOptions;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Between two tries to have a tree; plans come often enough.
+const RETRY: Duration = Duration::from_secs(30);
 
 /// The tree, once there is one.
 pub struct Beside {
@@ -20,6 +24,7 @@ pub struct Beside {
     processes: Option<MemoryByProcesses>,
     /// Why there is none, once it was tried.
     refused: Option<String>,
+    tried: Option<Instant>,
     /// Resources of the last plan.
     planned: Vec<Resource>,
 }
@@ -35,6 +40,7 @@ impl Beside {
             tree: None,
             processes: None,
             refused: None,
+            tried: None,
             planned: Vec::new(),
         }
     }
@@ -42,10 +48,20 @@ impl Beside {
     /// Follow a plan's tickets of memory and disks. Answers what is new to tell.
     pub fn apply(&mut self, plan: Plan) -> Option<String> {
         self.planned = plan.others.iter().map(|graph| graph.resource().clone()).collect();
+        let shared = |resource: &Resource| matches!(resource, Resource::Memory | Resource::Disk(_));
+        if !self.planned.iter().any(shared) {
+            self.end();
+            return None;
+        }
         let mut told = None;
-        if self.tree.is_none() && !self.planned.is_empty() && self.refused.is_none() {
+        let is_due = self.tried.is_none_or(|tried| tried.elapsed() >= RETRY);
+        if self.tree.is_none() && is_due {
+            self.tried = Some(Instant::now());
             match self.start() {
-                Ok(tree) => self.tree = Some(tree),
+                Ok(tree) => {
+                    (self.tree, self.processes, self.refused) = (Some(tree), None, None);
+                }
+                Err(why) if self.refused.as_ref() == Some(&why) => {}
                 Err(why) => {
                     told = Some(self.make_do_with_processes(&why));
                     self.refused = Some(why);
@@ -163,6 +179,7 @@ pub fn with_others(options: &Options, seed: u64, wanted: CgroupOptions) -> Cgrou
         reclaim,
         idle: IdleOptions { idle_ns, ..IdleOptions::default() },
         limit_bytes: options.memory_limit,
+        most_bytes: memory_to_promise_kib(options).map(|kib| kib * 1024),
     };
     let disks = DiskOptions { file: Some(options.disks_file.clone()) };
     CgroupOptions {
@@ -170,6 +187,21 @@ pub fn with_others(options: &Options, seed: u64, wanted: CgroupOptions) -> Cgrou
         disks: available_for("io").is_ok().then_some(disks),
         ..wanted
     }
+}
+
+/// How much memory hard tickets from base can promise: seven eighths of what clients may have. The
+/// kernel has the rest, and who has no tickets (paper 1, 6.3: of 8 MB about 4.2 could be reserved).
+/// A private allotd shares no memory and promises none.
+pub fn memory_to_promise_kib(options: &Options) -> Option<u64> {
+    if options.user {
+        return None;
+    }
+    let total = observe::machine().memory_total_bytes;
+    let most_bytes = match (options.memory_limit, total) {
+        (Some(limit), Some(total)) => limit.min(total),
+        (limit, total) => limit.or(total)?,
+    };
+    Some((most_bytes / 8 * 7 / 1024).clamp(1, ledger::MEMORY_KIB_MAX))
 }
 
 /// Who loses memory, as was asked for; `None` leaves that to the kernel.
