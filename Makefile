@@ -7,6 +7,9 @@ cargo run --release --locked -p allot-sim --bin soak -- --graphs
 ALLOT_KILLS=1000 cargo test --release --locked -p allotd --test durability killed_at_any_moment -- --nocapture
 ALLOT_KILLS=1000 cargo test --release --locked -p allot-journal -- --nocapture
 ALLOT_KILLS=1000 cargo test --release --locked -p allot-enforce -- --nocapture
+ALLOT_LONG=1 ALLOT_FORKS=10000 tests/scx.sh
+ALLOT_LONG=1 tests/lab-experiments.sh
+ALLOT_LONG=1 tests/lab-memory.sh
 endef
 
 PREFIX  ?= /usr/local

@@ -66,7 +66,7 @@ told() {
   local said
   said=$(allot doctor)
   grep -q "^ *memory *cgroup" <<<"$said" && grep -q "disk:$ALLOT_DISK *bfq" <<<"$said" || { echo "$said"; return 1; }
-  allot tree --resource memory | grep -q soft_tix || { allot tree --resource memory; return 1; }
+  allot tree --resource memory | grep -q "8192 hard *0.[0-9] *% *0.[0-9] *%" || { allot tree --resource memory; return 1; }
 }
 stopped() {
   kill "$(daemon)" && wait_for gone && untouched

@@ -68,7 +68,12 @@ pub(crate) struct Disk {
     pub depth: usize,
     /// Its scheduler as found.
     pub scheduler: String,
+    /// Whether BFQ can be chosen.
+    pub has_bfq: bool,
 }
+
+/// allotd takes iocost for disks that take so many requests at a time.
+const DEEP: usize = 8;
 
 impl Disk {
     /// The one that the environment names.
@@ -98,9 +103,29 @@ impl Disk {
         Ok(Disk {
             dir: dir.into(),
             depth: depth.unwrap_or(1),
+            has_bfq: scheduler
+                .split_whitespace()
+                .any(|word| word.trim_matches(['[', ']']) == "bfq"),
             scheduler: chosen.unwrap_or(scheduler.trim()).trim_end_matches(']').to_owned(),
             name,
         })
+    }
+
+    /// Why a rule cannot be tried on it; `measured` says whether its speed is known.
+    pub fn lacks<T>(&self, rule: DiskRule, measured: &Result<T, String>) -> Option<String> {
+        match (rule, measured) {
+            (DiskRule::Bfq, _) if !self.has_bfq => {
+                Some("BFQ was left out: it is not offered (`modprobe bfq`)".to_owned())
+            }
+            (DiskRule::Iocost, Err(why)) => {
+                Some(format!("iocost was left out, for the disk was not measured: {why}"))
+            }
+            (DiskRule::Iocost, Ok(_)) if self.depth < DEEP && self.has_bfq => Some(format!(
+                "iocost was left out: on a disk that takes {} requests at a time allot takes BFQ",
+                self.depth
+            )),
+            _ => None,
+        }
     }
 
     /// The resource that its tickets are of.

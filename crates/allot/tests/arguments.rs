@@ -213,7 +213,9 @@ fn experiments_are_listed() {
         let simulated = ways.contains(&&serde_json::Value::from("simulated"));
         assert_eq!(simulated, one["usual_seconds_simulated"].is_number(), "{one}");
     }
-    assert!(names.contains(&"memory-shares"), "{names:?}");
+    for shares in ["memory-shares", "disk-shares", "disk-queue-depth"] {
+        assert!(names.contains(&shares), "{names:?}");
+    }
 }
 
 #[test]

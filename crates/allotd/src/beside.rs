@@ -4,10 +4,15 @@
 use crate::cpu::with_causes;
 use crate::options::{Options, OthersName};
 use enforce::cgroup::{DiskOptions, MemoryOptions, OtherResource, ReclaimPolicy, available_for};
+use enforce::memory::MemoryByProcesses;
 use enforce::{Cgroup, CgroupOptions, EnforceError, Enforcer, Plan};
 use ledger::Resource;
 use policy::IdleOptions;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Between two tries to have a tree; plans come often enough.
+const RETRY: Duration = Duration::from_secs(30);
 
 /// The tree, once there is one.
 pub struct Beside {
@@ -15,8 +20,11 @@ pub struct Beside {
     seed: u64,
     record: PathBuf,
     tree: Option<Cgroup>,
+    /// Where there is no tree, memory alone, of processes.
+    processes: Option<MemoryByProcesses>,
     /// Why there is none, once it was tried.
     refused: Option<String>,
+    tried: Option<Instant>,
     /// Resources of the last plan.
     planned: Vec<Resource>,
 }
@@ -25,26 +33,65 @@ impl Beside {
     /// Touches nothing yet. `record` is where the tree's is kept.
     pub fn new(options: &Options, seed: u64, record: PathBuf) -> Beside {
         let options = options.clone();
-        Beside { options, seed, record, tree: None, refused: None, planned: Vec::new() }
+        Beside {
+            options,
+            seed,
+            record,
+            tree: None,
+            processes: None,
+            refused: None,
+            tried: None,
+            planned: Vec::new(),
+        }
     }
 
     /// Follow a plan's tickets of memory and disks. Answers what is new to tell.
     pub fn apply(&mut self, plan: Plan) -> Option<String> {
         self.planned = plan.others.iter().map(|graph| graph.resource().clone()).collect();
-        if self.tree.is_none() {
-            if self.planned.is_empty() || self.refused.is_some() {
-                return None;
-            }
+        let shared = |resource: &Resource| matches!(resource, Resource::Memory | Resource::Disk(_));
+        if !self.planned.iter().any(shared) {
+            self.end();
+            return None;
+        }
+        let mut told = None;
+        let is_due = self.tried.is_none_or(|tried| tried.elapsed() >= RETRY);
+        if self.tree.is_none() && is_due {
+            self.tried = Some(Instant::now());
             match self.start() {
-                Ok(tree) => self.tree = Some(tree),
+                Ok(tree) => {
+                    (self.tree, self.processes, self.refused) = (Some(tree), None, None);
+                }
+                Err(why) if self.refused.as_ref() == Some(&why) => {}
                 Err(why) => {
-                    self.refused = Some(why.clone());
-                    return Some(format!("tickets of memory and disks have no effect: {why}"));
+                    told = Some(self.make_do_with_processes(&why));
+                    self.refused = Some(why);
                 }
             }
         }
-        let tree = self.tree.as_mut()?;
-        tree.apply(plan).err().map(|error| error.to_string())
+        if let Some(tree) = &mut self.tree {
+            return tree.apply(plan).err().map(|error| error.to_string());
+        }
+        let followed = self.processes.as_ref().map_or(Ok(()), |processes| processes.apply(&plan));
+        told.or_else(|| followed.err().map(|error| error.to_string()))
+    }
+
+    /// Where no tree can be had: the same policy pages out processes. Answers what to tell.
+    fn make_do_with_processes(&mut self, why: &str) -> String {
+        let may = !self.options.user && self.options.others == OthersName::Auto;
+        let policy = reclaim_policy(&self.options, self.seed).filter(|_| may);
+        let Some(policy) = policy else {
+            return format!("tickets of memory and disks have no effect: {why}");
+        };
+        match MemoryByProcesses::start(policy.build()) {
+            Ok(processes) => {
+                self.processes = Some(processes);
+                format!("memory is paged out of processes, and disks are not shared: {why}")
+            }
+            Err(nor) => {
+                let nor = with_causes(&nor);
+                format!("tickets of memory and disks have no effect: {why}; {nor}")
+            }
+        }
     }
 
     fn start(&self) -> Result<Cgroup, String> {
@@ -89,13 +136,16 @@ impl Beside {
             enforced.into_iter().filter(|other| self.planned.contains(&other.resource)).collect();
         for resource in &self.planned {
             if all.iter().all(|other| other.resource != *resource) {
-                let why = match (resource, &self.refused) {
-                    (Resource::Net(_), _) => "this version shares no networks",
-                    (_, Some(why)) => why,
-                    (_, None) => "left alone",
+                let refused = self.refused.as_deref().unwrap_or("left alone");
+                let (enforcer, why) = match (resource, &self.processes) {
+                    (Resource::Net(_), _) => (None, "this version shares no networks".to_owned()),
+                    (Resource::Memory, Some(_)) => {
+                        (Some("processes"), format!("a policy pages out processes; {refused}"))
+                    }
+                    _ => (None, refused.to_owned()),
                 };
-                let why = why.to_owned();
-                all.push(OtherResource { resource: resource.clone(), enforcer: None, why });
+                let (resource, active) = (resource.clone(), Vec::new());
+                all.push(OtherResource { resource, enforcer, why, active });
             }
         }
         all
@@ -109,6 +159,7 @@ impl Beside {
 
     /// Gives everything back.
     pub fn end(&mut self) {
+        self.processes = None;
         if let Some(mut tree) = self.tree.take()
             && let Err(error) = tree.revert()
         {
@@ -122,9 +173,42 @@ pub fn with_others(options: &Options, seed: u64, wanted: CgroupOptions) -> Cgrou
     if options.others == OthersName::None {
         return wanted;
     }
+    let reclaim = reclaim_policy(options, seed);
+    let idle_ns = options.memory_idle_seconds * 1_000_000_000;
+    let memory = MemoryOptions {
+        reclaim,
+        idle: IdleOptions { idle_ns, ..IdleOptions::default() },
+        limit_bytes: options.memory_limit,
+        most_bytes: memory_to_promise_kib(options).map(|kib| kib * 1024),
+    };
+    let disks = DiskOptions { file: Some(options.disks_file.clone()) };
+    CgroupOptions {
+        memory: available_for("memory").is_ok().then_some(memory),
+        disks: available_for("io").is_ok().then_some(disks),
+        ..wanted
+    }
+}
+
+/// How much memory hard tickets from base can promise: seven eighths of what clients may have. The
+/// kernel has the rest, and who has no tickets (paper 1, 6.3: of 8 MB about 4.2 could be reserved).
+/// A private allotd shares no memory and promises none.
+pub fn memory_to_promise_kib(options: &Options) -> Option<u64> {
+    if options.user {
+        return None;
+    }
+    let total = observe::machine().memory_total_bytes;
+    let most_bytes = match (options.memory_limit, total) {
+        (Some(limit), Some(total)) => limit.min(total),
+        (limit, total) => limit.or(total)?,
+    };
+    Some((most_bytes / 8 * 7 / 1024).clamp(1, ledger::MEMORY_KIB_MAX))
+}
+
+/// Who loses memory, as was asked for; `None` leaves that to the kernel.
+fn reclaim_policy(options: &Options, seed: u64) -> Option<ReclaimPolicy> {
     let total_bytes = observe::machine().memory_total_bytes.unwrap_or(u64::MAX);
     let all_bytes = options.memory_limit.unwrap_or(total_bytes).min(total_bytes);
-    let reclaim = options.memory_policy.0.map(|name| ReclaimPolicy {
+    options.memory_policy.0.map(|name| ReclaimPolicy {
         name,
         seed,
         idle_tax: options.memory_idle_tax,
@@ -132,13 +216,5 @@ pub fn with_others(options: &Options, seed: u64, wanted: CgroupOptions) -> Cgrou
             .guest_memory
             .map(|parts| (all_bytes / 100 * parts.low, all_bytes / 100 * parts.high)),
         headroom_bytes: None,
-    });
-    let idle_ns = options.memory_idle_seconds * 1_000_000_000;
-    let memory = MemoryOptions {
-        reclaim,
-        idle: IdleOptions { idle_ns, ..IdleOptions::default() },
-        limit_bytes: options.memory_limit,
-    };
-    let disks = DiskOptions { file: Some(options.disks_file.clone()) };
-    CgroupOptions { memory: Some(memory), disks: Some(disks), ..wanted }
+    })
 }

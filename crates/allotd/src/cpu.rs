@@ -22,6 +22,10 @@ const DRIFTS_SHOWN: usize = 20;
 /// the kernel's.
 const USER_LEVEL_QUANTUM_NS: u64 = 10_000_000;
 
+/// Records of what was changed: of the tree that shares the CPU too, and of one beside the CPU's enforcer.
+const CGROUPS: &str = ".cgroups";
+const SHARES: &str = ".shares";
+
 /// Why nobody enforces.
 #[derive(Debug, thiserror::Error)]
 pub enum CpuError {
@@ -80,7 +84,7 @@ impl Cpu {
             generation: 0,
             drift: Vec::new(),
         };
-        let beside = Beside::new(options, view.seed, with_suffix(registry, ".shares"));
+        let beside = Beside::new(options, view.seed, with_suffix(registry, SHARES));
         let mut cpu = Cpu {
             running: None,
             options: options.clone(),
@@ -89,6 +93,12 @@ impl Cpu {
             drift: VecDeque::new(),
             beside,
         };
+        // Whoever comes restores what was left, whichever enforcer that was.
+        if !options.user {
+            for of in [CGROUPS, SHARES] {
+                give_back_leftovers(&with_suffix(registry, of));
+            }
+        }
         match options.enforcer {
             EnforcerName::None => {}
             EnforcerName::Auto => cpu.take_best(&candidates(options.user), Vec::new())?,
@@ -159,10 +169,11 @@ impl Cpu {
             }
             EnforcerName::Cgroup => {
                 let root = enforce::cgroup::available()?;
-                let wanted = CgroupOptions::new(root, program()?, registry(".cgroups"));
+                let wanted = CgroupOptions::new(root, program()?, registry(CGROUPS));
                 let wanted = with_others(&self.options, seed, wanted);
                 // One tree is enough, and two of the same name are none.
                 self.beside.end();
+                give_back_leftovers(&registry(SHARES));
                 let quantum_ns = wanted.period_ns;
                 (Running::Cgroup(Cgroup::start(wanted)?), quantum_ns, all_cpus())
             }
@@ -271,13 +282,18 @@ impl Cpu {
         running.enforcer().apply(plan).map_err(|error| error.to_string())
     }
 
-    /// Who enforces tickets of memory and disks.
-    pub fn others(&self) -> Vec<DoctorResource> {
+    /// How memory and disks are enforced, and who competes for them.
+    pub fn enforced_others(&self) -> Vec<OtherResource> {
         let tree = match &self.running {
             Some(Running::Cgroup(tree)) => Some(tree),
             _ => None,
         };
-        let others = self.beside.others(tree).into_iter();
+        self.beside.others(tree)
+    }
+
+    /// Who enforces tickets of memory and disks.
+    pub fn others(&self) -> Vec<DoctorResource> {
+        let others = self.enforced_others().into_iter();
         let view = |other: OtherResource| DoctorResource {
             resource: other.resource.to_string(),
             enforcer: other.enforcer.unwrap_or("none").to_owned(),
@@ -396,6 +412,18 @@ impl Cpu {
                 None
             }
         }
+    }
+}
+
+/// Of a record that an allotd and its guardian, both killed, have left.
+fn give_back_leftovers(record: &Path) {
+    match enforce::cgroup::restore_cgroup_leftovers(record) {
+        Ok(restored) => {
+            for what in restored.failed {
+                tracing::error!("{what}");
+            }
+        }
+        Err(error) => tracing::error!("{}: {error}", record.display()),
     }
 }
 

@@ -412,9 +412,9 @@ impl Running {
     fn undo(&mut self, changes: Vec<Change>) {
         for change in changes.iter().rev() {
             self.cpu.follow(&change.clone().inverse());
-            self.others.follow_back(change);
         }
-        self.keeper.ledger.undo(changes);
+        self.keeper.ledger.undo(changes.clone());
+        self.others.follow_back(&changes, &self.keeper.ledger);
     }
 
     /// As `change`, for what was observed: a refusal means that it does not concern the ledger.
@@ -631,7 +631,7 @@ impl Running {
             .collect();
         clients.sort_by_key(|client| client.id);
         let (generation, graph) = (self.generation, self.cpu.clone());
-        let others = self.others.in_use(ledger);
+        let others = self.others.all();
         let plan = enforce::Plan { generation, graph, others, clients };
         if let Err(error) = self.keeper.enforcer.apply(plan) {
             self.report(format!("plan {} cannot be enforced: {error}", self.generation));
@@ -704,10 +704,20 @@ impl Running {
                 for (_, id) in self.keeper.ledger.clients() {
                     self.cpu.set_active(id, active.contains(&id));
                 }
+                let mut others = self.others.all();
+                for known in self.keeper.enforcer.enforced_others() {
+                    let graph = others.iter_mut().find(|graph| *graph.resource() == known.resource);
+                    if let Some(graph) = graph {
+                        for id in known.active {
+                            graph.set_active(id, true);
+                        }
+                    }
+                }
                 let sequence = self.keeper.journal.sequence();
                 let view = ledger_view(
                     &self.keeper.ledger,
                     &mut self.cpu,
+                    others,
                     sequence,
                     &mut self.names,
                     &self.commands,

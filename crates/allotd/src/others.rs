@@ -4,22 +4,39 @@ use ledger::{BASE, Change, Ledger, Resource};
 use std::collections::BTreeMap;
 use valuation::Graph;
 
-/// One graph for each resource of which there ever were tickets.
+/// One graph for each resource of which base has issued any tickets: without those nobody's are worth
+/// anything, and users can issue their own of whatever name.
 pub struct Others(BTreeMap<Resource, Graph>);
 
 impl Others {
     /// A ledger's.
     pub fn of(ledger: &Ledger) -> Others {
         let mut others = Others(BTreeMap::new());
-        for (_, ticket) in ledger.tickets() {
-            others.know(&ticket.resource, ledger);
+        for (_, ticket) in ledger.issued(BASE) {
+            others.look(&ticket.resource, ledger);
         }
         others
     }
 
-    fn know(&mut self, resource: &Resource, ledger: &Ledger) {
-        if *resource != Resource::Cpu && !self.0.contains_key(resource) {
+    /// Sees that there is a graph of a resource if and only if there should be.
+    fn look(&mut self, resource: &Resource, ledger: &Ledger) {
+        let base = ledger.currency(BASE).expect("base is always there");
+        if *resource == Resource::Cpu || base.issued_of(resource).tickets == 0 {
+            self.0.remove(resource);
+        } else if !self.0.contains_key(resource) {
             self.0.insert(resource.clone(), Graph::of(ledger, resource.clone()));
+        }
+    }
+
+    /// Sees to the resources of which base's tickets changed, after `changes` or their undoing.
+    fn look_at(&mut self, changes: &[Change], ledger: &Ledger) {
+        for change in changes {
+            if let Change::Ticket { before, after, .. } = change {
+                let of_base = |ticket: &&ledger::Ticket| ticket.issuer == BASE;
+                for ticket in before.iter().chain(after).filter(of_base) {
+                    self.look(&ticket.resource, ledger);
+                }
+            }
         }
     }
 
@@ -28,25 +45,20 @@ impl Others {
         for graph in self.0.values_mut() {
             changes.iter().for_each(|change| graph.follow(change));
         }
-        for change in changes {
-            if let Change::Ticket { after: Some(ticket), .. } = change {
-                self.know(&ticket.resource, ledger);
-            }
-        }
+        self.look_at(changes, ledger);
     }
 
-    /// Follow one change that is undone, the last one first.
-    pub fn follow_back(&mut self, change: &Change) {
+    /// Follow what was undone, the last one first; the ledger is as before.
+    pub fn follow_back(&mut self, changes: &[Change], ledger: &Ledger) {
         for graph in self.0.values_mut() {
-            graph.follow(&change.clone().inverse());
+            changes.iter().rev().for_each(|change| graph.follow(&change.clone().inverse()));
         }
+        self.look_at(changes, ledger);
     }
 
-    /// Those of which base has issued any: without its tickets nobody's are worth anything.
-    pub fn in_use(&self, ledger: &Ledger) -> Vec<Graph> {
-        let base = ledger.currency(BASE).expect("base is always there");
-        let used = self.0.iter().filter(|(resource, _)| base.issued_of(resource).tickets > 0);
-        used.map(|(_, graph)| graph.clone()).collect()
+    /// All of them, in order of resource.
+    pub fn all(&self) -> Vec<Graph> {
+        self.0.values().cloned().collect()
     }
 }
 
@@ -71,25 +83,34 @@ mod tests {
         };
         act(&mut ledger, &mut others, make);
         let holder = ledger.named(0, "a").expect("just made");
-        assert!(others.in_use(&ledger).is_empty());
+        assert!(others.all().is_empty());
         for resource in [disk.clone(), Resource::Memory, Resource::Cpu] {
             let funding = Funding { resource, kind: TicketKind::Soft, amount: 5 };
             act(&mut ledger, &mut others, Intent::Fund { holder, issuer: BASE, funding });
         }
-        let used = |others: &Others, ledger: &Ledger| -> Vec<Resource> {
-            others.in_use(ledger).iter().map(|graph| graph.resource().clone()).collect()
+        let used = |others: &Others| -> Vec<Resource> {
+            others.all().iter().map(|graph| graph.resource().clone()).collect()
         };
-        assert_eq!(used(&others, &ledger), [Resource::Memory, disk.clone()]);
-        for graph in &mut others.in_use(&ledger) {
+        assert_eq!(used(&others), [Resource::Memory, disk.clone()]);
+        // Revoked, and that undone: as it was.
+        let revoke =
+            Intent::Unfund { holder, issuer: BASE, resource: disk.clone(), kind: TicketKind::Soft };
+        let changes = ledger.apply(decide(&ledger, root.clone(), revoke).expect("allowed"));
+        others.follow(&changes, &ledger);
+        assert_eq!(used(&others), [Resource::Memory]);
+        ledger.undo(changes.clone());
+        others.follow_back(&changes, &ledger);
+        assert_eq!(used(&others), [Resource::Memory, disk.clone()]);
+        for graph in &mut others.all() {
             let mut fresh = Graph::of(&ledger, graph.resource().clone());
             assert_eq!(graph.guaranteed(holder), fresh.guaranteed(holder));
             assert!(graph.guaranteed(holder) > 0);
         }
         for changes in done.into_iter().rev() {
-            changes.iter().rev().for_each(|change| others.follow_back(change));
-            ledger.undo(changes);
+            ledger.undo(changes.clone());
+            others.follow_back(&changes, &ledger);
         }
-        assert!(others.in_use(&ledger).is_empty());
+        assert!(others.all().is_empty());
         assert_eq!(ledger, Ledger::new(0, 0));
     }
 }

@@ -1,5 +1,6 @@
 //! From options to a running allotd, and back.
 
+use crate::beside::memory_to_promise_kib;
 use crate::cpu::{Cpu, CpuError, with_causes};
 use crate::doctor::Findings;
 use crate::keeper::{Keeper, Request, ticks_since_boot};
@@ -193,7 +194,7 @@ async fn serve_until_told(options: Options, uid: u32) -> Result<(), StartError> 
         enforcer,
         status,
         events: events.clone(),
-        memory_kib: memory_to_promise_kib(&options, facts.memory_total_bytes),
+        memory_kib: memory_to_promise_kib(&options),
         watched_until_ticks,
     };
     let keeping = spawn("allot-keeper", {
@@ -310,20 +311,6 @@ fn forget_clients(ledger: &mut ledger::Ledger, journal: &mut Journal) -> Result<
     }
     batch.commit()?;
     Ok(())
-}
-
-/// How much memory hard tickets from base can promise: seven eighths of what clients may have. The
-/// kernel has the rest, and who has no tickets (paper 1, 6.3: of 8 MB about 4.2 could be reserved).
-/// A private allotd shares no memory and promises none.
-fn memory_to_promise_kib(options: &Options, total_bytes: Option<u64>) -> Option<u64> {
-    if options.user {
-        return None;
-    }
-    let most_bytes = match (options.memory_limit, total_bytes) {
-        (Some(limit), Some(total)) => limit.min(total),
-        (limit, total) => limit.or(total)?,
-    };
-    Some((most_bytes / 8 * 7 / 1024).clamp(1, ledger::MEMORY_KIB_MAX))
 }
 
 fn unix_ms() -> u64 {

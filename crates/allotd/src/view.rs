@@ -5,7 +5,7 @@ use crate::names::Names;
 use ledger::{
     Authority, Class, Currency, Intent, Ledger, Member, Nature, ProcessIdentity, Resource, Subject,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use valuation::{Graph, WHOLE};
 use wire::{CurrencyView, Event, EventKind, Grant, LedgerView, ResourceValue, TicketView};
 
@@ -17,24 +17,16 @@ pub fn part(value: u64) -> f64 {
     value as f64 / WHOLE as f64
 }
 
-/// The whole ledger. `cpu` has the activity; of the other resources nothing is known to be
-/// active as long as nobody enforces them.
+/// The whole ledger, with who is active in the graphs.
 pub fn ledger_view(
     ledger: &Ledger,
     cpu: &mut Graph,
+    mut others: Vec<Graph>,
     sequence: u64,
     names: &mut Names,
     commands: &Commands,
     cgroups: &Cgroups,
 ) -> LedgerView {
-    let others: BTreeSet<Resource> = ledger
-        .tickets()
-        .map(|(_, ticket)| &ticket.resource)
-        .filter(|resource| **resource != Resource::Cpu)
-        .cloned()
-        .collect();
-    let mut others: Vec<Graph> =
-        others.into_iter().map(|resource| Graph::of(ledger, resource)).collect();
     let currencies = ledger
         .currencies()
         .map(|currency| {

@@ -26,7 +26,7 @@ pub use root::{CgroupOwner, CgroupRoot, NoCgroup, available, available_for};
 use crate::guardian::Running;
 use crate::memory::MemorySample;
 use crate::{Applied, EnforceError, Enforcer, GuardianError, Plan, Sample};
-use ledger::Resource;
+use ledger::{CurrencyId, Resource};
 use record::Record;
 use state::{Command, Setting, State};
 use std::ops::RangeInclusive;
@@ -90,6 +90,8 @@ pub struct OtherResource {
     pub enforcer: Option<&'static str>,
     /// In words.
     pub why: String,
+    /// Whose tickets count now.
+    pub active: Vec<CurrencyId>,
 }
 
 /// The enforcer. Dropping it puts every process back where it was found, and every weight back to

@@ -128,8 +128,10 @@ fn half_the_disk_is_one_clients_and_four_share_the_rest() {
 #[test]
 fn where_the_speed_is_known_iocost_serves_by_tickets() {
     let Some(lab) = here("where_the_speed_is_known_iocost_serves_by_tickets") else { return };
-    let disk = NullDisk::new("allot0", REQUEST, 1);
-    let prey: Vec<Prey> = ["three", "one"].map(reader).into();
+    // As fast as the others, but of the kind for which iocost is chosen: it takes several at a time.
+    let disk = NullDisk::new("allot0", 8 * REQUEST, 8);
+    let sixteen = |tag| Prey::start(tag, &["read-disk", "/dev/allot0", "268435456", "16"]);
+    let prey: Vec<Prey> = ["three", "one"].map(sixteen).into();
     // Slower than it is: an emulator's timers are late.
     let a_second = 195;
     let model = Model {
@@ -140,7 +142,7 @@ fn where_the_speed_is_known_iocost_serves_by_tickets() {
         wseqiops: a_second,
         wrandiops: a_second,
     };
-    let speed = Speed { read_latency_us: 4000, write_latency_us: 4000, model };
+    let speed = Speed { read_latency_us: 32_000, write_latency_us: 32_000, model };
     let file = lab.record().with_extension("disks");
     let mut kept = KeptDisks::default();
     let measured = KeptDisk { name: "allot0".to_owned(), measured_at: 1, depth: 1, speed };

@@ -3,11 +3,15 @@
 #![allow(missing_docs)]
 
 mod common;
+#[path = "support/disk.rs"]
+mod disk;
 
-use allot_enforce::cgroup::{CgroupOwner, available};
+use allot_enforce::cgroup::{CgroupOwner, DiskOptions, MemoryOptions, available};
+use allot_enforce::disk::look;
 use allot_enforce::{Cgroup, CgroupOptions, ClientState, Enforcer};
 use common::{ACTOR, eventually, funds::Funds, state_of};
-use ledger::{BASE, CurrencyId};
+use disk::NullDisk;
+use ledger::{BASE, CurrencyId, Funding, Resource, TicketKind};
 use std::io::BufRead;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -37,10 +41,14 @@ impl Lab {
         None
     }
 
-    fn enforcer(&self) -> Cgroup {
+    fn options(&self) -> CgroupOptions {
         let root = available().expect("as before");
         let record = self.folder.path().join("cgroups");
-        Cgroup::start(CgroupOptions::new(root, ACTOR.into(), record)).expect("an enforcer")
+        CgroupOptions::new(root, ACTOR.into(), record)
+    }
+
+    fn enforcer(&self) -> Cgroup {
+        Cgroup::start(self.options()).expect("an enforcer")
     }
 }
 
@@ -76,6 +84,13 @@ impl Drop for Unit {
     fn drop(&mut self) {
         let _ = Command::new("systemctl").args(["stop", &self.name]).status();
     }
+}
+
+/// As an administrator does, for this boot.
+fn set(unit: &str, property: &str) {
+    let mut change = Command::new("systemctl");
+    change.args(["set-property", "--runtime", unit, property]);
+    assert!(change.status().expect("systemctl").success());
 }
 
 fn show(unit: &str, property: &str) -> String {
@@ -137,9 +152,7 @@ fn units_get_what_their_clients_are_worth() {
     assert!((ratio - 2.0).abs() < 0.1, "{ratio}");
 
     // What an administrator changes meanwhile is put right, and told.
-    let mut change = Command::new("systemctl");
-    change.args(["set-property", "--runtime", &units[0].name, "CPUWeight=77"]);
-    assert!(change.status().expect("systemctl").success());
+    set(&units[0].name, "CPUWeight=77");
     let drift = enforcer.read_back().expect("it runs").drift;
     assert!(drift.iter().any(|drift| drift.what.contains("was 77")), "{drift:?}");
     assert_ne!(units[0].weight(), "77");
@@ -197,13 +210,7 @@ fn who_has_nothing_weighs_the_least() {
 fn killed_it_leaves_units_as_they_were() {
     let Some(lab) = Lab::here("killed_it_leaves_units_as_they_were") else { return };
     let units = [Unit::start("e", "user-61004.slice"), Unit::start("f", "user-61004.slice")];
-    let set = |unit: &Unit, weight: &str| {
-        let property = format!("CPUWeight={weight}");
-        let mut change = Command::new("systemctl");
-        change.args(["set-property", "--runtime", &unit.name, &property]);
-        assert!(change.status().expect("systemctl").success());
-    };
-    set(&units[1], "222");
+    set(&units[1].name, "CPUWeight=222");
     for with_guardian in [false, true] {
         let record = lab.folder.path().join("cgroups");
         let mut command = Command::new(ACTOR);
@@ -236,5 +243,94 @@ fn killed_it_leaves_units_as_they_were() {
             units[0].weight() == UNSET && units[1].weight() == "222"
         });
         eventually("the guardian leaves", || matches!(state_of(guardian), None | Some('Z' | 'X')));
+    }
+}
+
+#[test]
+fn weights_on_a_disk_are_set_and_set_back() {
+    const TEST: &str = "weights_on_a_disk_are_set_and_set_back";
+    let Some(lab) = Lab::here(TEST) else { return };
+    let bfq = || disk::run("modprobe", &["bfq"]);
+    if let Err(why) = disk::available().and_then(|()| bfq()) {
+        eprintln!("SKIP {TEST}: {why}");
+        return;
+    }
+    let disk = NullDisk::new("allot0", Duration::from_millis(4), 1);
+    let number = look(&disk.name).expect("it is there").number;
+    // What udev makes where there is one; systemd asks for it.
+    let link = std::path::PathBuf::from(format!("/dev/block/{number}"));
+    std::fs::create_dir_all("/dev/block").expect("a folder");
+    if !link.exists() {
+        std::os::unix::fs::symlink(disk.device(), &link).expect("a link");
+    }
+    let units = [Unit::start("i", "user-61006.slice"), Unit::start("j", "user-61006.slice")];
+    let weights = |unit: &Unit| show(&unit.name, "IODeviceWeight");
+    set(&units[1].name, &format!("IODeviceWeight={} 44", link.display()));
+    let before = units.each_ref().map(weights);
+    assert!(before[0].is_empty() && before[1].ends_with(" 44"), "{before:?}");
+    let options =
+        CgroupOptions { shares_cpu: false, disks: Some(DiskOptions::default()), ..lab.options() };
+    let mut enforcer = Cgroup::start(options).expect("an enforcer");
+    let mut funds = Funds::new();
+    for (unit, amount) in units.iter().zip([300, 100]) {
+        let client = funds.client(BASE, 1, unit.pid);
+        let resource = Resource::Disk("allot0".to_owned());
+        funds.fund_of(client, BASE, Funding { resource, kind: TicketKind::Soft, amount });
+    }
+    enforcer.apply(funds.plan(1)).expect("a plan");
+    let weight = |unit: &Unit| -> f64 {
+        let said = weights(unit);
+        said.rsplit_once(' ').and_then(|(_, weight)| weight.parse().ok()).unwrap_or(0.0)
+    };
+    eventually("each unit weighs what its client is worth", || {
+        let ratio = weight(&units[0]) / weight(&units[1]);
+        (2.8..=3.2).contains(&ratio)
+    });
+    // And the kernel was told.
+    let place = place_of(units[0].pid);
+    let group = format!("/sys/fs/cgroup{}", place.trim().trim_start_matches("0::"));
+    let file = format!("{group}/io.bfq.weight");
+    eventually("the kernel has it", || {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        text.lines().any(|line| line.starts_with(&format!("{number} ")))
+    });
+    drop(enforcer);
+    assert_eq!(units.each_ref().map(weights), before);
+    let scheduler = std::fs::read_to_string(disk.queue().join("scheduler")).expect("it has one");
+    assert!(scheduler.contains("[none]"), "{scheduler}");
+    // Ours or udev's: it goes with the disk.
+    let _ = std::fs::remove_file(link);
+}
+
+#[test]
+fn shares_of_memory_are_set_and_set_back() {
+    let Some(lab) = Lab::here("shares_of_memory_are_set_and_set_back") else { return };
+    let units = [Unit::start("k", "user-61007.slice"), Unit::start("l", "user-61007.slice")];
+    set(&units[1].name, "MemoryLow=1048576");
+    let shares = |unit: &Unit| [show(&unit.name, "MemoryMin"), show(&unit.name, "MemoryLow")];
+    let before = units.each_ref().map(shares);
+    assert_eq!(before, [["0", "0"], ["0", "1048576"]]);
+    let options = CgroupOptions {
+        shares_cpu: false,
+        memory: Some(MemoryOptions::default()),
+        ..lab.options()
+    };
+    let mut enforcer = Cgroup::start(options).expect("an enforcer");
+    let mut funds = Funds::new();
+    funds.memory(100_000);
+    for (unit, amount) in units.iter().zip([4000, 2000]) {
+        let client = funds.client(BASE, 1, unit.pid);
+        let (resource, kind) = (Resource::Memory, TicketKind::Hard);
+        funds.fund_of(client, BASE, Funding { resource, kind, amount });
+    }
+    enforcer.apply(funds.plan(1)).expect("a plan");
+    let of = |kib: u64| [(kib * 1024).to_string(), (kib * 1024).to_string()];
+    eventually("each unit keeps what its client is sure of", || {
+        units.each_ref().map(shares) == [of(4000), of(2000)]
+    });
+    drop(enforcer);
+    assert_eq!(units.each_ref().map(shares), before);
+    for slice in ["user-61007.slice", "user.slice"] {
+        assert_eq!(show(slice, "MemoryMin"), "0", "{slice}");
     }
 }

@@ -428,13 +428,8 @@ fn iocost_serves_a_measured_disk_by_weight() {
     for latency_us in [speed.read_latency_us, speed.write_latency_us] {
         assert!((3_900..=7_000).contains(&latency_us), "{latency_us}");
     }
-    // As if it were slower than it was: an emulator's timers get later when the machine gets busier, and
-    // a device that cannot follow its model serves as it likes.
-    let speed = Speed { model: speed.model.scaled(850), ..speed };
     let [four, one] = four_to_one(&lab, Way::Iocost(speed), 1, 4);
     assert!((four / one / 4.0 - 1.0).abs() <= OFF, "{four}:{one}");
-    let part = (four + one) / 6.0 / speed.model.rrandiops as f64;
-    assert!((0.85..=0.95).contains(&part), "{part} of what the model says: it is held to that");
 }
 
 #[test]

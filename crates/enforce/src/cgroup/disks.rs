@@ -6,7 +6,8 @@
 //!    else changes, is told, and tried again after [`RETRY_NS`].
 //! 2. Weights are as the CPU's ([`super::layout`]): where they would depend on who is active, who
 //!    asked for something within [`ACTIVE_NS`] is. That is looked up, per client, at each period.
-//! 3. Beside what is nobody's client, all clients together weigh [`TOP_WEIGHT`], the guests 1.
+//! 3. Beside what is nobody's client, all clients together weigh [`TOP_WEIGHT`], the guests 1; where clients live
+//!    in cgroups of others, each cgroup among its siblings what the clients in it are worth.
 
 use super::layout::{Layout, Weights, portions, scaled};
 use super::state::State;
@@ -56,7 +57,12 @@ pub(super) struct DiskShares {
     set: BTreeMap<String, u32>,
     /// Requests of each client when they were last counted, and when they last were more.
     seen: BTreeMap<CurrencyId, (u64, u64)>,
+    seen_ns: u64,
     looked_ns: u64,
+    /// Some weight could not be set, and why, as told last.
+    trouble: Option<String>,
+    /// All weights are to be told anew: some are not set.
+    is_stale: bool,
 }
 
 /// Whether a disk's weights are enforced.
@@ -135,6 +141,9 @@ impl State {
                         changed: true,
                         set,
                         seen,
+                        seen_ns: 0,
+                        trouble: None,
+                        is_stale: false,
                         looked_ns: now,
                     }
                 }
@@ -184,6 +193,8 @@ impl State {
         let disk = &mut self.disks[index];
         disk.hold = hold;
         disk.changed = true;
+        // Our cgroups may be without the controller as yet.
+        self.must_follow |= disk.way().is_some() && !self.shares_disks;
     }
 
     fn try_disk(&mut self, name: &str, options: &DiskOptions) -> Result<PreparedDisk, String> {
@@ -222,7 +233,7 @@ impl State {
     fn release_disk(&mut self, disk: DiskShares) {
         let DiskShares { name, hold, set, .. } = disk;
         let Hold::Prepared(prepared) = hold else { return };
-        if prepared.is_there() {
+        if prepared.is_there() && self.manager.is_none() {
             let (way, number) = (*prepared.way(), prepared.found().number);
             for path in set.keys() {
                 let group = tree::folder(&self.setting.root.mount, path);
@@ -234,9 +245,25 @@ impl State {
                 }
             }
         }
+        let carries = prepared.found().name.clone();
         let given = prepared.give_back();
+        if given.failed.is_empty()
+            && let Err(error) = self.record.note_given_back(&carries)
+        {
+            tracing::warn!(%error, "it cannot be noted that {carries} was given back");
+        }
         for what in given.left.into_iter().chain(given.failed) {
             self.tell(Drift { process: None, what: format!("{name}: {what}") });
+        }
+    }
+
+    /// A cgroup is gone, or was made anew: no weight of ours is on it.
+    pub(super) fn forget_disk_weights(&mut self, group: &Path) {
+        let path = below(&self.setting.root.mount, group);
+        for disk in &mut self.disks {
+            if disk.set.remove(&path).is_some() {
+                disk.is_stale = true;
+            }
         }
     }
 
@@ -251,7 +278,9 @@ impl State {
             if self.disks[index].way().is_none() {
                 continue;
             }
-            if !is_stable || self.clients.iter().any(|client| !client.foreign().is_empty()) {
+            // For who asks us; weights that are stable do not depend on it.
+            let is_due = now.saturating_sub(self.disks[index].seen_ns) >= LOOK_NS;
+            if !is_stable || is_due {
                 self.see_who_asks(index, now);
             }
             if std::mem::take(&mut self.disks[index].changed) {
@@ -272,7 +301,7 @@ impl State {
             let drift = prepared.drift();
             let gone = !prepared.is_there();
             if !gone && drift.is_empty() {
-                return;
+                return self.tell_weights_anew(index);
             }
             let name = disk.name.clone();
             let why = if gone { format!("{name} is gone") } else { drift.join("; ") };
@@ -286,13 +315,17 @@ impl State {
             self.tell(Drift { process: None, what });
         }
         self.hold_disk(index, &options, now);
-        if let (Some(layout), true) = (&self.layout, self.disks[index].way().is_some()) {
-            let disk = &mut self.disks[index];
-            let most = disk.way().map_or(1, |(way, _)| *way.weights().end());
-            // Told anew, since nothing is set on it now.
-            if disk.set.is_empty() {
-                disk.weights = Some(Weights::of(layout, &disk.graph, most));
-            }
+        self.tell_weights_anew(index);
+    }
+
+    /// Where some weights are not set.
+    fn tell_weights_anew(&mut self, index: usize) {
+        let disk = &mut self.disks[index];
+        if let (Some(layout), Some((way, _))) = (&self.layout, disk.way())
+            && (disk.set.is_empty() || std::mem::take(&mut disk.is_stale))
+        {
+            disk.weights = Some(Weights::of(layout, &disk.graph, *way.weights().end()));
+            disk.changed = true;
         }
     }
 
@@ -301,6 +334,7 @@ impl State {
         let Some((_, number)) = self.disks[index].way() else { return };
         let mount = self.setting.root.mount.clone();
         let disk = &mut self.disks[index];
+        disk.seen_ns = now;
         disk.seen.retain(|id, _| self.clients.binary_search_by_key(id, |it| it.id).is_ok());
         for client in &self.clients {
             let mut folders: Vec<PathBuf> =
@@ -329,11 +363,12 @@ impl State {
         for (path, weight) in weights.changes(layout, &mut disk.graph) {
             wanted.insert(below(&mount, &top.join(path)), weight);
         }
-        wanted.insert(below(&mount, &top), TOP_WEIGHT);
         wanted.insert(below(&mount, &self.setting.guests), 1);
         for (path, weight) in self.foreign_disk_weights(index, way) {
             wanted.entry(path).or_insert(weight);
         }
+        wanted.entry(below(&mount, &top)).or_insert(TOP_WEIGHT);
+        let mut trouble = None;
         for (path, weight) in wanted {
             if self.disks[index].set.get(&path) == Some(&weight) {
                 continue;
@@ -344,28 +379,42 @@ impl State {
             }
             match self.set_disk_weight(&path, &group, way, number, weight) {
                 Ok(()) => drop(self.disks[index].set.insert(path, weight)),
-                Err(why) => {
-                    let name = &self.disks[index].name;
-                    let what = format!("the weight of {path} on {name} cannot be set: {why}");
-                    self.tell(Drift { process: None, what });
-                }
+                Err(why) => trouble = Some((path, why)),
             }
+        }
+        let disk = &mut self.disks[index];
+        disk.is_stale |= trouble.is_some();
+        let why = trouble.as_ref().map(|(_, why)| why.clone());
+        let is_new = why.is_some() && disk.trouble != why;
+        disk.trouble = why;
+        if let Some((path, why)) = trouble.filter(|_| is_new) {
+            let what = format!("the weight of {path} on {} cannot be set: {why}", disk.name);
+            self.tell(Drift { process: None, what });
         }
     }
 
     /// Cgroups that are not ours, each by what the clients in it are worth now, among siblings.
     fn foreign_disk_weights(&mut self, index: usize, way: Way) -> Vec<(String, u32)> {
         let has_systemd = self.setting.root.owner == CgroupOwner::Systemd;
+        let top = below(&self.setting.root.mount, &self.setting.top);
+        let mut is_foreign = false;
         let graph = &mut self.disks[index].graph;
         let mut worths: BTreeMap<String, u64> = BTreeMap::new();
         for client in &self.clients {
-            let places = client.foreign();
+            let mut places = client.foreign();
+            is_foreign |= !places.is_empty();
+            if client.has_leaf() && !client.guest {
+                places.push(&top);
+            }
             let worth = graph.guaranteed(client.id).max(graph.value(client.id));
             for place in &places {
                 for path in if has_systemd { units_of(place) } else { cgroups_of(place) } {
                     *worths.entry(path).or_default() += worth / places.len() as u64;
                 }
             }
+        }
+        if !is_foreign {
+            return Vec::new();
         }
         let mut siblings: BTreeMap<String, Vec<(String, u64)>> = BTreeMap::new();
         for (path, worth) in worths {

@@ -24,7 +24,7 @@ use policy::{GuestMemory, MinFunding, Reclaim, ReclaimName};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use valuation::Graph;
+use valuation::{Graph, WHOLE};
 
 /// How shares of memory are kept.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +36,9 @@ pub struct MemoryOptions {
     /// Most memory that all clients together may have, in bytes: the `memory.max` of our cgroup.
     /// Not where systemd owns the tree.
     pub limit_bytes: Option<u64>,
+    /// What there is to promise now, in bytes, where that may be less than was promised: then everybody
+    /// is sure of so much less. `None`: all that was promised.
+    pub most_bytes: Option<u64>,
 }
 
 /// Who loses memory when there is too little.
@@ -55,7 +58,11 @@ pub struct ReclaimPolicy {
 }
 
 impl ReclaimPolicy {
-    fn build(&self) -> Box<dyn Reclaim> {
+    /// Makes it.
+    ///
+    /// # Panics
+    /// When the tax or the thresholds are out of range: broken invariants.
+    pub fn build(&self) -> Box<dyn Reclaim> {
         let inner: Box<dyn Reclaim> = match self.name {
             ReclaimName::MinFunding => Box::new(MinFunding::new(self.idle_tax)),
             name => policy::reclaim::build(name, self.seed),
@@ -76,7 +83,7 @@ struct Protection {
 
 /// Shares of memory by one plan.
 pub(super) struct MemoryShares {
-    graph: Graph,
+    pub graph: Graph,
     idle: BTreeMap<CurrencyId, Idle>,
     looked_ns: Option<u64>,
     changed: bool,
@@ -85,6 +92,12 @@ pub(super) struct MemoryShares {
     /// Takes memory from who the policy chooses; `None` where there is none, or it could not be had.
     reclaimer: Option<Reclaimer>,
     refused: bool,
+    /// Anybody has tickets; else nobody is protected.
+    planned: bool,
+    /// What cgroups and units that are not ours were protected by.
+    found: BTreeMap<String, Protection>,
+    /// When each was set last, where systemd does that.
+    set_at_ns: BTreeMap<String, u64>,
 }
 
 impl std::fmt::Debug for MemoryShares {
@@ -93,6 +106,8 @@ impl std::fmt::Debug for MemoryShares {
     }
 }
 
+/// Between two changes of one of systemd's units.
+const UNIT_EVERY_NS: u64 = 1_000_000_000;
 /// Idleness is looked at so often.
 const LOOK_NS: u64 = 1_000_000_000;
 
@@ -125,25 +140,44 @@ impl State {
         let Some(plan) = &self.plan else { return };
         let planned = plan.others.iter().find(|graph| *graph.resource() == Resource::Memory);
         let known = self.memory.take();
+        let offered = tree::read(&self.setting.root.mount, "cgroup.controllers");
+        if planned.is_some() && !offered.is_ok_and(|it| it.split(' ').any(|name| name == "memory"))
+        {
+            let why = "the root of the cgroup tree offers no memory controller".to_owned();
+            if self.memory_refused.replace(why.clone()).is_none() {
+                let what = format!("memory tickets have no effect: {why}");
+                self.tell(Drift { process: None, what });
+            }
+            return;
+        }
         let Some(mut graph) =
             planned.cloned().or_else(|| known.as_ref().map(|it| it.graph.clone()))
         else {
             return;
         };
         self.new_controllers |= known.is_none();
-        let (mut idle, set, reclaimer) = match known {
-            Some(MemoryShares { idle, set, reclaimer, .. }) => (idle, set, reclaimer),
-            None => Default::default(),
-        };
+        let known = known.unwrap_or_else(|| MemoryShares {
+            graph: graph.clone(),
+            idle: BTreeMap::new(),
+            looked_ns: None,
+            changed: true,
+            set: BTreeMap::new(),
+            reclaimer: None,
+            refused: false,
+            planned: true,
+            found: BTreeMap::new(),
+            set_at_ns: BTreeMap::new(),
+        });
+        let planned = planned.is_some();
+        let mut idle = known.idle;
         idle.retain(|id, _| plan.clients.binary_search_by_key(id, |client| client.id).is_ok());
         for client in &plan.clients {
             let idle = idle.entry(client.id).or_insert_with(|| Idle::new(options.idle));
             // Where nobody has tickets any more, nobody's count.
-            graph.set_active(client.id, planned.is_some() && idle.is_active());
+            graph.set_active(client.id, planned && idle.is_active());
         }
         tracing::debug!(now, clients = plan.clients.len(), "shares of memory are planned");
-        let (looked_ns, changed, refused) = (None, true, false);
-        let shares = MemoryShares { graph, idle, looked_ns, changed, set, reclaimer, refused };
+        let shares = MemoryShares { graph, idle, looked_ns: None, changed: true, planned, ..known };
         self.memory = Some(shares);
     }
 
@@ -157,13 +191,13 @@ impl State {
             for client in &mut self.clients {
                 client.measure();
                 let Some(idle) = memory.idle.get_mut(&client.id) else { continue };
-                let active = idle.observe(now, client.account.used_ns);
+                let active = idle.observe(now, client.account.used_ns) && memory.planned;
                 memory.changed |= memory.graph.set_active(client.id, active);
             }
         }
         if std::mem::take(&mut memory.changed) {
             self.limit_memory();
-            self.protect();
+            self.protect(now);
             self.tell_reclaimer();
         } else if is_look {
             self.check_memory();
@@ -207,17 +241,22 @@ impl State {
     /// Everybody who holds memory in a cgroup of its own. Who shares one cannot be told apart there.
     fn holders(&mut self) -> Vec<MemoryClient> {
         let Some(memory) = &mut self.memory else { return Vec::new() };
+        let promised = memory.graph.memory_bytes(WHOLE);
+        let most = self.setting.memory.as_ref().and_then(|options| options.most_bytes);
         let mount = &self.setting.root.mount;
         let mut taken: BTreeMap<PathBuf, MemoryClient> = BTreeMap::new();
         for client in &self.clients {
             let foreign = client.foreign();
             let folders = foreign.iter().map(|path| tree::folder(mount, path));
-            let folders: Vec<PathBuf> = folders.chain(client.leaf.clone()).collect();
+            let folders = folders.chain(client.leaf.clone());
+            let folders: Vec<PathBuf> =
+                folders.filter_map(|folder| holding(&folder, mount)).collect();
             let count = folders.len().max(1) as u64;
             let tickets = memory.graph.value(client.id);
             let sure = memory.graph.guaranteed(client.id);
             let is_active = memory.graph.is_active(client.id);
             let sure_bytes = if is_active { memory.graph.memory_bytes(sure) } else { 0 };
+            let sure_bytes = within(sure_bytes, promised, most);
             for folder in folders {
                 let known = taken.entry(folder.clone()).or_insert_with(|| MemoryClient {
                     id: client.id,
@@ -255,6 +294,8 @@ impl State {
     fn protections(&mut self) -> BTreeMap<String, Protection> {
         let mut wanted: BTreeMap<String, Protection> = BTreeMap::new();
         let Some(memory) = &mut self.memory else { return wanted };
+        let promised = memory.graph.memory_bytes(WHOLE);
+        let most = self.setting.memory.as_ref().and_then(|options| options.most_bytes);
         let mount = &self.setting.root.mount;
         let has_systemd = self.setting.root.owner == CgroupOwner::Systemd;
         for client in &self.clients {
@@ -262,8 +303,8 @@ impl State {
                 continue;
             }
             let (sure, now) = (memory.graph.guaranteed(client.id), memory.graph.value(client.id));
-            let min_bytes = memory.graph.memory_bytes(sure);
-            let low_bytes = memory.graph.memory_bytes(now).max(min_bytes);
+            let min_bytes = within(memory.graph.memory_bytes(sure), promised, most);
+            let low_bytes = within(memory.graph.memory_bytes(now), promised, most).max(min_bytes);
             let mut places: Vec<String> = client.foreign().into_iter().map(str::to_owned).collect();
             places.extend(client.leaf.as_deref().map(|leaf| below(mount, leaf)));
             let count = places.len().max(1) as u64;
@@ -280,7 +321,7 @@ impl State {
         wanted
     }
 
-    fn protect(&mut self) {
+    fn protect(&mut self, now: u64) {
         let mut wanted = self.protections();
         let Some(memory) = &self.memory else { return };
         let before = memory.set.clone();
@@ -288,23 +329,77 @@ impl State {
             wanted.entry(path.clone()).or_default();
         }
         for (path, protection) in wanted {
-            let known = before.get(&path).copied().unwrap_or_default();
-            if known == protection {
+            // What somebody else has promised is never less for ours.
+            let found = self.found_protection(&path);
+            let protection = protection.or_more(found);
+            let known = before.get(&path).copied();
+            if known.unwrap_or(found) == protection
+                || self.is_to_wait(&path, known, protection, now)
+            {
                 continue;
             }
-            match self.protect_one(&path, protection) {
-                Ok(()) => drop(self.remember(path, protection)),
-                Err(what) => self.tell(Drift { process: None, what }),
+            let done = self.protect_one(&path, protection);
+            if let Err(what) = done {
+                self.tell(Drift { process: None, what });
             }
+            // Half of it may be set: the next look tries again.
+            let Some(memory) = &mut self.memory else { return };
+            memory.set_at_ns.insert(path.clone(), now);
+            match protection == found {
+                true => memory.set.remove(&path),
+                false => memory.set.insert(path, protection),
+            };
         }
     }
 
-    fn remember(&mut self, path: String, protection: Protection) -> Option<Protection> {
-        let set = &mut self.memory.as_mut()?.set;
-        match protection == Protection::default() {
-            true => set.remove(&path),
-            false => set.insert(path, protection),
+    /// What a cgroup or unit that is not ours was protected by when we first looked.
+    fn found_protection(&mut self, path: &str) -> Protection {
+        if self.is_ours(path) {
+            return Protection::default();
         }
+        if let Some(found) = self.memory.as_ref().and_then(|memory| memory.found.get(path)) {
+            return *found;
+        }
+        let group = tree::folder(&self.setting.root.mount, path);
+        let number = |file: &str, property: &str| match &self.manager {
+            Some(manager) => manager.get(&systemd::unit_name(path), property).unwrap_or(0),
+            // Without limit is more than anybody has.
+            None => tree::read(&group, file).map_or(0, |text| text.parse().unwrap_or(u64::MAX)),
+        };
+        let (min_bytes, low_bytes) =
+            (number("memory.min", "MemoryMin"), number("memory.low", "MemoryLow"));
+        let found = Protection { min_bytes, low_bytes };
+        if let Some(memory) = &mut self.memory {
+            memory.found.insert(path.to_owned(), found);
+        }
+        found
+    }
+
+    /// systemd writes a file for each change: at most one a unit in a while, and none for little.
+    fn is_to_wait(
+        &mut self,
+        path: &str,
+        known: Option<Protection>,
+        wanted: Protection,
+        now: u64,
+    ) -> bool {
+        if self.manager.is_none() {
+            return false;
+        }
+        let Some(known) = known else { return false };
+        let close = |known: u64, wanted: u64| {
+            known > 0 && wanted > 0 && known.abs_diff(wanted) <= (known / 64).max(1 << 20)
+        };
+        if close(known.min_bytes, wanted.min_bytes) && close(known.low_bytes, wanted.low_bytes) {
+            return true;
+        }
+        let Some(memory) = &mut self.memory else { return false };
+        let soon = memory
+            .set_at_ns
+            .get(path)
+            .is_some_and(|at_ns| now.saturating_sub(*at_ns) < UNIT_EVERY_NS);
+        memory.changed |= soon;
+        soon
     }
 
     /// # Errors
@@ -318,9 +413,10 @@ impl State {
         for (file, property, bytes) in
             [("memory.min", "MemoryMin", min_bytes), ("memory.low", "MemoryLow", low_bytes)]
         {
+            let text = if bytes == u64::MAX { "max".to_owned() } else { bytes.to_string() };
             let done = match &self.manager {
                 Some(_) => self.set_unit(path, property, bytes),
-                None => self.set_foreign_file(path, &group, file, &bytes.to_string()),
+                None => self.set_foreign_file(path, &group, file, &text),
             };
             done.map_err(|why| format!("the share of memory of {path} cannot be set: {why}"))?;
         }
@@ -372,6 +468,33 @@ impl State {
             };
             self.tell(Drift { process: None, what });
         }
+    }
+}
+
+impl Protection {
+    /// Of each the more.
+    fn or_more(self, other: Protection) -> Protection {
+        Protection {
+            min_bytes: self.min_bytes.max(other.min_bytes),
+            low_bytes: self.low_bytes.max(other.low_bytes),
+        }
+    }
+}
+
+/// The nearest cgroup that memory can be taken from, the root left out.
+fn holding(folder: &Path, mount: &Path) -> Option<PathBuf> {
+    let around = folder.ancestors().take_while(|group| *group != mount);
+    around.map(Path::to_owned).find(|group| group.join("memory.reclaim").exists())
+}
+
+/// A part of what was promised, where there is less by now, in the same proportion for all.
+fn within(bytes: u64, promised: u64, most: Option<u64>) -> u64 {
+    match most.filter(|most| *most < promised) {
+        Some(most) => {
+            let part = u128::from(bytes) * u128::from(most) / u128::from(promised);
+            u64::try_from(part).expect("less than there is")
+        }
+        None => bytes,
     }
 }
 

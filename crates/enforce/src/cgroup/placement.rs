@@ -105,7 +105,7 @@ impl State {
         for index in 0..self.clients.len() {
             self.settle(index);
         }
-        self.new_controllers = false;
+        self.new_controllers = std::mem::take(&mut self.leaf_failed);
         for client in known.into_values() {
             self.forget(client);
         }
@@ -289,6 +289,7 @@ impl State {
         if let Some(leaf) = &leaf
             && let Err(error) = self.make_leaf(leaf)
         {
+            self.leaf_failed = true;
             let what = format!("its cgroup cannot be made: {error}");
             self.clients[index].notes.push(what);
             return;
@@ -365,7 +366,9 @@ impl State {
                 }
             }
             group.push(part);
-            make(&group)?;
+            if make(&group)? {
+                self.forget_disk_weights(&group);
+            }
             let weight = tree::weight(&group).unwrap_or(0);
             self.ours.entry(group.clone()).or_insert(weight);
         }
@@ -409,6 +412,7 @@ impl State {
             match tree::dissolve(&self.setting.root.mount, &path) {
                 Ok(_) => {
                     self.ours.remove(&path);
+                    self.forget_disk_weights(&path);
                 }
                 Err(what) => self.tell(Drift { process: None, what }),
             }
@@ -479,6 +483,9 @@ impl State {
     }
 
     fn check_ours(&mut self) {
+        if !self.setting.shares_cpu {
+            return;
+        }
         let ours: Vec<(PathBuf, u32)> =
             self.ours.iter().map(|(path, weight)| (path.clone(), *weight)).collect();
         for (path, weight) in ours {
@@ -493,6 +500,9 @@ impl State {
     }
 
     fn check_weight(&mut self, group: &Path, weight: u32) {
+        if !self.setting.shares_cpu {
+            return;
+        }
         // 0 when it is idle.
         let Some(found) = tree::weight(group).filter(|found| *found != weight) else { return };
         let put = tree::write(group, "cpu.idle", "0")
@@ -506,9 +516,11 @@ impl State {
     }
 }
 
-fn make(group: &Path) -> io::Result<()> {
+/// Answers whether it was not there.
+fn make(group: &Path) -> io::Result<bool> {
     match std::fs::create_dir(group) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
     }
 }

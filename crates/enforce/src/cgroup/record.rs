@@ -59,6 +59,11 @@ pub(super) enum Found {
     },
     /// A disk's scheduler and settings.
     Disk(Box<FoundDisk>),
+    /// The disk of this name was given back since: what was found of it before is of no use.
+    DiskGivenBack {
+        /// Its name.
+        name: String,
+    },
     /// What a file of the kernel said.
     Setting {
         /// Which.
@@ -168,6 +173,13 @@ impl crate::disk::Notes for Record {
     }
 }
 
+impl Record {
+    /// Notes that a disk is as it was found, and is somebody else's to change from now on.
+    pub fn note_given_back(&mut self, name: &str) -> io::Result<()> {
+        self.append(&Found::DiskGivenBack { name: name.to_owned() })
+    }
+}
+
 impl Found {
     fn key(&self) -> String {
         match self {
@@ -175,6 +187,7 @@ impl Found {
             Found::Unit { unit, property, .. } => Found::unit_key(unit, property),
             Found::UnitDisks { unit, .. } => Found::unit_disks_key(unit),
             Found::Disk(disk) => format!("disk {}", disk.name),
+            Found::DiskGivenBack { name } => format!("given back {name}"),
             Found::Setting { path, .. } => Found::setting_key(path),
             Found::NoController { cgroup, controller } => {
                 format!("controller {controller} {cgroup}")
@@ -274,12 +287,14 @@ pub(crate) fn restore_from(file: &mut File) -> CgroupsRestored {
             Err(why) => restored.failed.push(why),
         }
     }
-    let asks_systemd = lines.iter().any(|line| matches!(line, Found::Unit { .. }));
+    let asks_systemd =
+        lines.iter().any(|line| matches!(line, Found::Unit { .. } | Found::UnitDisks { .. }));
     let systemd = if asks_systemd && header.systemd {
         Manager::connect().map_err(|error| restored.failed.push(format!("systemd: {error}"))).ok()
     } else {
         None
     };
+    let mut given_back: BTreeSet<&String> = BTreeSet::new();
     // The first that was noted is as it was found; controllers go last.
     for line in lines.iter().rev() {
         let done = match line {
@@ -308,6 +323,11 @@ pub(crate) fn restore_from(file: &mut File) -> CgroupsRestored {
                 },
                 None => Ok(0),
             },
+            Found::DiskGivenBack { name } => {
+                given_back.insert(name);
+                Ok(0)
+            }
+            Found::Disk(disk) if given_back.remove(&disk.name) => Ok(0),
             Found::Disk(disk) => {
                 let given = disk.give_back();
                 for what in given.left {
@@ -348,7 +368,8 @@ fn write_setting(path: &Path, text: &str) -> io::Result<()> {
 
 /// A device or a cgroup that has vanished takes what was set with it.
 fn is_gone(error: &io::Error) -> bool {
-    let gone = [libc::ENOENT, libc::ENODEV, libc::ENXIO];
+    // The last: weights of a scheduler that the device has no more.
+    let gone = [libc::ENOENT, libc::ENODEV, libc::ENXIO, libc::EOPNOTSUPP];
     error.raw_os_error().is_some_and(|code| gone.contains(&code))
 }
 

@@ -83,6 +83,12 @@ pub(super) struct State {
     pub(super) disks: Vec<DiskShares>,
     /// Some disk has been shared since the last revert.
     pub(super) shares_disks: bool,
+    /// Some cgroup could not be made as it should be.
+    pub(super) leaf_failed: bool,
+    /// The plan is to be followed anew: there is something more to share.
+    pub(super) must_follow: bool,
+    /// Why there are no shares of memory, once that was told.
+    pub(super) memory_refused: Option<String>,
     /// Some controllers are not on in our cgroups yet.
     pub(super) new_controllers: bool,
     /// In order of id.
@@ -126,6 +132,9 @@ impl State {
             memory: None,
             disks: Vec::new(),
             shares_disks: false,
+            leaf_failed: false,
+            must_follow: false,
+            memory_refused: None,
             new_controllers: false,
             clients: Vec::new(),
             beyond: Vec::new(),
@@ -226,6 +235,10 @@ impl State {
             self.last_ns = now;
             return;
         }
+        if std::mem::take(&mut self.must_follow) {
+            self.follow();
+            return;
+        }
         self.integrate(now);
         self.looks = self.looks.wrapping_add(1);
         let index = self.looks % self.clients.len();
@@ -299,13 +312,15 @@ impl State {
         self.graph = None;
         self.layout = None;
         self.weights = None;
-        self.memory = None;
+        // Its thread may be taking memory at this moment: it is waited for when all is given back.
+        let memory = self.memory.take();
         self.revert_disks();
         let restored = self.record.restore();
         for what in restored.failed {
             tracing::error!("{what}");
             self.tell(Drift { process: None, what });
         }
+        drop(memory);
     }
 
     // The guardian.
@@ -351,10 +366,13 @@ impl State {
             resource: Resource::Memory,
             enforcer: Some("cgroup"),
             why: memory.says(),
+            active: memory.graph.active_clients().collect(),
         });
         let disks = self.disks.iter().map(|disk| {
             let (enforcer, why) = disk.says();
-            OtherResource { resource: Resource::Disk(disk.name().to_owned()), enforcer, why }
+            let resource = Resource::Disk(disk.name().to_owned());
+            let active = disk.graph.active_clients().collect();
+            OtherResource { resource, enforcer, why, active }
         });
         memory.into_iter().chain(disks).collect()
     }

@@ -52,6 +52,17 @@ pub struct DiskFacts {
     pub file_systems: Vec<FileSystem>,
 }
 
+/// Requests that a device takes at a time that is not shallow.
+const DEEP: u32 = 8;
+
+impl DiskFacts {
+    /// Whether it takes only a few requests at a time, fewer than 8. Then who waits for iocost's sake and
+    /// who waits for a free place on the device cannot be told apart, by the kernel neither.
+    pub fn is_shallow(&self) -> bool {
+        self.hardware_depth.is_some_and(|depth| depth < DEEP)
+    }
+}
+
 /// A disk's scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scheduler {

@@ -166,6 +166,12 @@ fn a_way_is_chosen_or_refused_with_reasons() {
     assert!(says.contains("speed is none"), "{says}");
     machine.put("sys/devices/sda/queue/scheduler", "none [bfq]\n");
     assert_eq!(choose(None), Ok(Way::Bfq));
+    machine.put("sys/devices/sda/mq/0/nr_tags", "7\n");
+    assert_eq!(choose(Some(&SPEED)), Ok(Way::Bfq), "a shallow device");
+    machine.put("sys/devices/sda/queue/scheduler", "[none]\n");
+    assert_eq!(choose(Some(&SPEED)), Ok(Way::Iocost(SPEED)), "rather than nothing");
+    machine.put("sys/devices/sda/queue/scheduler", "none [bfq]\n");
+    machine.put("sys/devices/sda/mq/0/nr_tags", "8\n");
     assert_eq!(choose(Some(&SPEED)), Ok(Way::Iocost(SPEED)));
     let facts = machine.look("sda").expect("one");
     assert_eq!(facts.cost.0.as_deref(), Some("8:0 enable=0 ctrl=auto"));

@@ -17,13 +17,11 @@
 //! 6. No iocost beside it, which would hold back by weights of its own.
 //!
 //! Iocost (Heo et al., *IOCost*, ASPLOS 2022):
-//! 7. The model first, a little below what was measured ([`SPEED_THOUSANDTHS`],
-//!    [`SHALLOW_SPEED_THOUSANDTHS`]): if requests wait on the
+//! 7. The model first, a little below what was measured ([`SPEED_THOUSANDTHS`]): if requests wait on the
 //!    device and not in iocost, the device decides who is served.
 //! 8. The rate never rises above the model's ([`GREATEST_RATE`]), for the same reason, and falls to
-//!    [`LEAST_RATE`] where the device turns out slower than measured. On a device of less than
-//!    [`SHALLOW`] requests it stays: there, iocost takes the wait for a free place, which is how such
-//!    a device works, for a device that cannot follow, and would halve the rate of an idle one.
+//!    [`LEAST_RATE`] where the device turns out slower than measured. On a shallow device it falls below
+//!    that in any case: the kernel takes the wait for a free place on it for such slowness.
 //! 9. Latencies that count as too long are those of [`REQUESTS`] requests one after the other, and
 //!    [`LATENCIES`] of one alone: iocost's period is twice that, and in a period that is too short for
 //!    a few requests of each, nobody has a share; in one of a second, shares hold over many seconds.
@@ -46,14 +44,10 @@ const BUDGET_WITH_HEAD: u32 = 16 * 1024;
 const BUDGET_WITHOUT_HEAD: u32 = 256;
 /// Rule 7: of what was measured.
 const SPEED_THOUSANDTHS: u64 = 950;
-/// Rule 7: of what was measured of a device whose rate does not fall by rule 8.
-const SHALLOW_SPEED_THOUSANDTHS: u64 = 920;
 /// Rule 8: of the model's speed, in hundredths of a percent.
 const GREATEST_RATE: u32 = 10_000;
 /// Rule 8, in hundredths of a percent.
 const LEAST_RATE: u32 = 2500;
-/// Rule 8.
-const SHALLOW: u32 = 8;
 /// Rule 9, in hundredths of a percent.
 const PERCENTILE: u32 = 9500;
 /// Rule 9.
@@ -351,17 +345,15 @@ fn cost_lines(speed: &Speed, facts: &DiskFacts) -> (String, String) {
         let least_us = alone_us.saturating_mul(LATENCIES).max(in_turn_us);
         least_us.clamp(LEAST_LATENCY_US, GREATEST_LATENCY_US)
     };
-    let is_shallow = facts.hardware_depth.is_some_and(|depth| depth < SHALLOW);
     let quality = Quality {
         read_percentile: PERCENTILE,
         read_latency_us: latency(speed.read_latency_us, speed.model.rrandiops),
         write_percentile: PERCENTILE,
         write_latency_us: latency(speed.write_latency_us, speed.model.wrandiops),
-        least_rate: if is_shallow { GREATEST_RATE } else { LEAST_RATE },
+        least_rate: LEAST_RATE,
         greatest_rate: GREATEST_RATE,
     };
-    let thousandths = if is_shallow { SHALLOW_SPEED_THOUSANDTHS } else { SPEED_THOUSANDTHS };
-    let model = speed.model.scaled(thousandths);
+    let model = speed.model.scaled(SPEED_THOUSANDTHS);
     (quality.line(facts.number), model.line(facts.number))
 }
 

@@ -1,10 +1,11 @@
 //! How a device's weights are enforced. Pure.
 //!
-//! 1. **iocost** where the device's speed is known and the kernel has it: it keeps the ratio at any
-//!    depth of the device's queue, and the device busy.
+//! 1. **iocost** where the device's speed is known, the kernel has it, and the device takes many
+//!    requests at a time ([`DiskFacts::is_shallow`]): it keeps the ratio and the device busy.
 //! 2. Else **BFQ**, where the scheduler can be chosen: it needs no speed, but keeps the ratio by
 //!    serving one after the other, and loses speed on devices that serve many requests at once.
-//! 3. Else nothing, with both reasons. A module is never loaded: that could not be undone once
+//! 3. Else **iocost** on a shallow device, too: it keeps the ratio, and loses speed.
+//! 4. Else nothing, with both reasons. A module is never loaded: that could not be undone once
 //!    somebody else uses it too.
 
 use super::iocost::Speed;
@@ -33,10 +34,12 @@ impl Way {
             Some(_) if !facts.has_iocost => Err(WhyNoIocost::NotInKernel),
             Some(speed) => Ok(Way::Iocost(*speed)),
         };
-        iocost.or_else(|iocost| match facts.bfq {
-            BfqOffer::Offered => Ok(Way::Bfq),
-            bfq => Err(NoWay { iocost, bfq }),
-        })
+        match (iocost, facts.bfq) {
+            (Ok(iocost), _) if !facts.is_shallow() => Ok(iocost),
+            (_, BfqOffer::Offered) => Ok(Way::Bfq),
+            (Ok(iocost), _) => Ok(iocost),
+            (Err(iocost), bfq) => Err(NoWay { iocost, bfq }),
+        }
     }
 
     /// Its name, as users read it.

@@ -32,6 +32,7 @@
 //! # }
 //! ```
 
+mod by_processes;
 mod client;
 mod error;
 mod group;
@@ -42,6 +43,7 @@ mod room;
 mod size;
 mod worker;
 
+pub use by_processes::MemoryByProcesses;
 pub use error::MemoryError;
 pub use reclaimer::Reclaimer;
 

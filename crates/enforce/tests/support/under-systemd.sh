@@ -22,7 +22,7 @@ export container=lab
 exec /lib/systemd/systemd --system --unit=lab.target --log-target=console --show-status=no
 INIT
 # A cgroup that looks like the whole tree to who is in it, where only systemd's processes may be.
-echo "+cpu +memory +pids" >/sys/fs/cgroup/cgroup.subtree_control
+echo "+cpu +io +memory +pids" >/sys/fs/cgroup/cgroup.subtree_control
 mkdir /sys/fs/cgroup/machine || exit 1
 (
   echo "$BASHPID" >/sys/fs/cgroup/machine/cgroup.procs

@@ -157,14 +157,17 @@ impl Machine {
             Presence::OnDisk | Presence::Nowhere => {}
         }
         let from_disk = self.memory.presence(object, page) == Presence::OnDisk;
+        // Waits where no frame is free.
         let Some(first) = self.memory.bring(object, page, owner) else {
             return self.wait_for_frame(id);
         };
         self.threads[id].burst_ns += self.settings.costs.fault_ns;
         if !from_disk {
             self.memory.arrived(first, now_ns);
+            self.memory.touch(first, change, now_ns);
+            self.threads[id].burst_ns += cost_ns;
             self.balance();
-            return self.touch_new(id, object, page, change, cost_ns);
+            return Ended::Done;
         }
         let last = (page + ahead).min(self.memory.object(object).1);
         let mut pages = 1;
@@ -182,22 +185,6 @@ impl Machine {
         self.disk.submit(now_ns, Request { client, place, pages, write: false, purpose });
         self.balance();
         Ended::Retries
-    }
-
-    /// A page that needed no disk is used at once, if it was not the first to be taken.
-    fn touch_new(
-        &mut self,
-        id: ThreadId,
-        object: ObjectId,
-        page: u64,
-        change: bool,
-        cost_ns: u64,
-    ) -> Ended {
-        if let Presence::Resident(frame) = self.memory.presence(object, page) {
-            self.memory.touch(frame, change, self.clock.now_ns());
-        }
-        self.threads[id].burst_ns += cost_ns;
-        Ended::Done
     }
 
     /// Changes a whole page of a file: nothing is read.
