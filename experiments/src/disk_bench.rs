@@ -143,7 +143,7 @@ impl Disk {
         let output = Command::new(find_allotd(bench.options)?)
             .args(["calibrate", &self.name, "--dir"])
             .arg(&self.dir)
-            .args(["--seconds", &format!("{:.0}", seconds.clamp(8.0, 60.0))])
+            .args(["--seconds", &format!("{:.0}", seconds.clamp(16.0, 60.0))])
             .args(["--size", &CALIBRATION_MIB.to_string(), "--disks"])
             .arg(&file)
             .stdin(Stdio::null())

@@ -2,7 +2,8 @@
 //!
 //! 1. **The file has no name** (`O_TMPFILE`), so it is gone when we are, however we end. Where a file
 //!    system has no such files, it is made and its name removed at once.
-//! 2. **Past the page cache** (`O_DIRECT`), with as many requests in flight as threads, written with
+//! 2. **Past the page cache** (`O_DIRECT`), with as many requests in flight as threads, a few where they
+//!    are large, written with
 //!    what no device can compress. What is read was written before.
 //! 3. **Only a device that nobody holds back** is measured: not while iocost is on for it, or BFQ,
 //!    which would measure themselves. Nothing is changed to that end.
@@ -133,11 +134,21 @@ pub fn calibrate(
     let mut runs = Vec::new();
     for load in Load::ALL {
         begins(load);
-        let depth = if load.is_alone() { 1 } else { options.depth.max(1) };
+        let depth = in_flight(load, options.depth);
         let windows = measure(&file, bytes, load, depth, options.each).map_err(os("measure"))?;
         runs.push(Run { load, windows });
     }
     Ok(runs)
+}
+
+/// The kernel cuts a large piece into several requests: with as many pieces as requests, they would come
+/// in bursts, and a window would see none or all of one.
+fn in_flight(load: Load, depth: usize) -> usize {
+    match load {
+        _ if load.is_alone() => 1,
+        Load::WriteLarge | Load::ReadLarge => (depth / 8).max(2),
+        _ => depth.max(1),
+    }
 }
 
 /// Rule 3.
@@ -360,6 +371,12 @@ mod tests {
         assert_eq!(file.metadata().expect("its size").len(), bytes, "no load makes it longer");
         // Beyond its end nothing can be read: the error of a thread is the run's.
         assert!(measure(&file, 2 * bytes, Load::ReadLarge, 3, Duration::from_secs(1)).is_err());
+    }
+
+    #[test]
+    fn large_pieces_are_fewer() {
+        assert_eq!(Load::ALL.map(|load| in_flight(load, 64)), [8, 64, 64, 1, 8, 64, 64, 1]);
+        assert_eq!(Load::ALL.map(|load| in_flight(load, 2)), [2, 2, 2, 1, 2, 2, 2, 1]);
     }
 
     #[test]
