@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The cgroup enforcer on a real kernel, in the lab, as root: crates/enforce/tests/cgroup.rs where nobody else owns the
-# cgroup tree, and cgroup_systemd.rs where systemd does. One line a test. 223 s in the lab.
+# cgroup tree, and cgroup_systemd.rs where systemd does. One line a test. 288 s in the lab.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 log=$(mktemp) || exit 1

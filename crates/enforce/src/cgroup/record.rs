@@ -287,8 +287,8 @@ pub(crate) fn restore_from(file: &mut File) -> CgroupsRestored {
             Err(why) => restored.failed.push(why),
         }
     }
-    let asks_systemd =
-        lines.iter().any(|line| matches!(line, Found::Unit { .. } | Found::UnitDisks { .. }));
+    let of_units = |line: &Found| matches!(line, Found::Unit { .. } | Found::UnitDisks { .. });
+    let asks_systemd = lines.iter().any(of_units);
     let systemd = if asks_systemd && header.systemd {
         Manager::connect().map_err(|error| restored.failed.push(format!("systemd: {error}"))).ok()
     } else {
