@@ -1,47 +1,22 @@
 #!/usr/bin/env bash
-# Three experiments, short, in the lab. With the scheduler in the kernel: shares (cpu-hierarchy), each within its stated
+# Two experiments, short, with the scheduler in the kernel, in the lab: shares (cpu-hierarchy), each within its stated
 # bound of 2 percentage points and ten quanta, and ticket transfers (inversion), with which a wait must be at most half as
-# long. One line an experiment; 112 s in the lab. With ALLOT_LONG set (`make soak`) also, on a disk of a known speed, guarantees of
-# memory (memory-shares), of which no look may find less than a page below, and shares of the disk (disk-shares), 4:1 within
-# 5 % and a turn of BFQ's, on a clock that counts instructions, since a disk that is slower at times is another disk.
-# experiments/lab-all and lab-disk run all of them, long enough for figures.
+# long. One line an experiment; 112 s in the lab. experiments/lab-all runs all of them, long enough for figures.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 bin=$(realpath "${ALLOT_BIN_DIR:-target/debug}")
 log=$(mktemp) || exit 1
 trap 'rm -f "$log"' EXIT
-failed=0
-
-# experiments OPTIONS... -- COMMAND...: runs them in the lab; their lines with `lab-` before the names.
-experiments() {
-  local status results
-  lab/run --cpus 2 "$@" >"$log" 2>&1 </dev/null
-  status=$?
-  if [ "$status" -eq 77 ]; then
-    echo "SKIP lab-experiments: $(grep -E '^(lab|with-disk): ' "$log" | tail -n 1 | sed 's/^[a-z-]*: //')"
-    return
-  fi
-  results=$(grep -E '^(ok|FAIL|SKIP) ' "$log" | sed 's/^\([A-Z]*[a-z]*\) /\1 lab-/')
-  echo "$results"
-  if [ "$status" -ne 0 ] || [ -z "$results" ]; then
-    echo "FAIL lab-experiments: exit status $status"
-    tail -n 60 "$log" | sed 's/^/    /'
-    failed=1
-  fi
-}
-
-experiments --timeout 900 -- env ALLOT_BIN_DIR="$bin" tests/experiments.sh --quick sched-ext
-if [ -n "${ALLOT_LONG:-}" ]; then
-  # The directory that lab/with-disk adds is found in the environment.
-  # shellcheck disable=SC2016  # the shell in the lab expands it
-  experiments --timeout 600 -- env ALLOT_BIN_DIR="$bin" lab/with-disk --latency-us 4000 --swap 256M -- \
-    bash -c '"${@:1:$#-1}"' with-disk tests/experiments.sh --memory
-  # shellcheck disable=SC2016
-  experiments --icount --timeout 600 -- lab/with-disk --latency-us 4000 --depth 1 -- bash -c 'modprobe bfq
-    if "$1/allot" exp run disk-shares --seconds 40 --out "${TMPDIR:-/tmp}/report"; then
-      echo "ok experiment:disk-shares"
-    else
-      echo "FAIL experiment:disk-shares: exit status $?"
-    fi' - "$bin"
+lab/run --cpus 2 --timeout 900 -- env ALLOT_BIN_DIR="$bin" tests/experiments.sh --quick sched-ext >"$log" 2>&1 </dev/null
+status=$?
+if [ "$status" -eq 77 ]; then
+  echo "SKIP lab-experiments: $(grep '^lab: ' "$log" | tail -n 1 | cut -c 6-)"
+  exit 0
 fi
-exit "$failed"
+results=$(grep -E '^(ok|FAIL|SKIP) ' "$log" | sed 's/^\([A-Z]*[a-z]*\) /\1 lab-/')
+echo "$results"
+if [ "$status" -ne 0 ] || [ -z "$results" ]; then
+  echo "FAIL lab-experiments: exit status $status"
+  tail -n 60 "$log" | sed 's/^/    /'
+  exit 1
+fi
