@@ -38,7 +38,7 @@ if [ -n "${ALLOT_LONG:-}" ]; then
     bash -c '"${@:1:$#-1}"' with-disk tests/experiments.sh --memory
   # shellcheck disable=SC2016
   experiments --icount --timeout 600 -- lab/with-disk --latency-us 4000 --depth 1 -- bash -c 'modprobe bfq
-    if "$1/allot" exp run disk-shares --seconds 40 --out "${TMPDIR:-/tmp}/report"; then
+    if "$1/allot" exp run disk-shares --seconds 100 --out "${TMPDIR:-/tmp}/report"; then
       echo "ok experiment:disk-shares"
     else
       echo "FAIL experiment:disk-shares: exit status $?"
