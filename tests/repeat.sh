@@ -16,7 +16,7 @@ report() {
   if "$@"; then echo "ok $name"; else echo "FAIL $name: $what"; failed=1; fi
 }
 
-program=$(cargo build --locked -p allot-enforce --example repeat --message-format=json 2>"$work/build" |
+program=$(cargo build --locked --workspace --example repeat --message-format=json 2>"$work/build" |
   sed -n 's/.*"executable":"\([^"]*\/repeat\)".*/\1/p' | tail -n 1)
 if [ ! -x "$program" ]; then
   echo "FAIL repeat: the program could not be built: $(tail -n 3 "$work/build" | tr '\n' ' ')"

@@ -34,8 +34,9 @@ run_in_lab() {
   [ "$missing" -eq 0 ] && [ "$status" -eq 0 ]
 }
 
-# test_binary NAME: where cargo put that test of the enforcers, built now if it was not.
+# test_binary NAME: where cargo put that test of the enforcers, built now if it was not. Of the whole workspace: for one crate
+# alone cargo builds many of its dependencies again, with fewer features.
 test_binary() {
-  cargo test --locked -p allot-enforce --test "$1" --no-run --message-format=json </dev/null |
-    sed -n "s/.*\"executable\":\"\([^\"]*\/$1-[0-9a-f]*\)\".*/\1/p" | tail -n 1 | grep .
+  cargo test --locked --workspace --test "$1" --no-run --message-format=json </dev/null |
+    grep "/crates/enforce/tests/$1\.rs\"" | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1 | grep .
 }
