@@ -1,16 +1,20 @@
 #!/usr/bin/env bash
-# Three experiments, short, in the lab. With the scheduler in the kernel: shares (cpu-hierarchy), each within its stated
-# bound of 2 percentage points and ten quanta, and ticket transfers (inversion), with which a wait must be at most half as
-# long. One line an experiment; 112 s in the lab. With ALLOT_LONG set (`make soak`) also, on a disk of a known speed, guarantees of
-# memory (memory-shares), of which no look may find less than a page below, and shares of the disk (disk-shares), 4:1 within
-# 5 % and a turn of BFQ's, on a clock that counts instructions, since a disk that is slower at times is another disk.
-# experiments/lab-all and lab-disk run all of them, long enough for figures.
+# Four experiments, short, in the lab, with ALLOT_LONG set (`make soak`). With the scheduler in the kernel: shares
+# (cpu-hierarchy), each within its stated bound of 2 percentage points and ten quanta, and ticket transfers (inversion), with
+# which a wait must be at most half as long. On a disk of a known speed: guarantees of memory (memory-shares), of which no look
+# may find less than a page below, and shares of the disk (disk-shares), 4:1 within 5 % and a turn of BFQ's, on a clock that
+# counts instructions, since a disk that is slower at times is another disk. One line an experiment; 5 s in the lab where
+# ALLOT_LONG is not set. experiments/lab-all and lab-disk run all of them, long enough for figures.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 bin=$(realpath "${ALLOT_BIN_DIR:-target/debug}")
 log=$(mktemp) || exit 1
 trap 'rm -f "$log"' EXIT
 failed=0
+if [ -z "${ALLOT_LONG:-}" ]; then
+  echo "SKIP lab-experiments: they take minutes; ALLOT_LONG=1 or make soak runs them"
+  exit 0
+fi
 
 # experiments OPTIONS... -- COMMAND...: runs them in the lab; their lines with `lab-` before the names.
 experiments() {
@@ -31,17 +35,15 @@ experiments() {
 }
 
 experiments --timeout 900 -- env ALLOT_BIN_DIR="$bin" tests/experiments.sh --quick sched-ext
-if [ -n "${ALLOT_LONG:-}" ]; then
-  # The directory that lab/with-disk adds is found in the environment.
-  # shellcheck disable=SC2016  # the shell in the lab expands it
-  experiments --timeout 600 -- env ALLOT_BIN_DIR="$bin" lab/with-disk --latency-us 4000 --swap 256M -- \
-    bash -c '"${@:1:$#-1}"' with-disk tests/experiments.sh --memory
-  # shellcheck disable=SC2016
-  experiments --icount --timeout 600 -- lab/with-disk --latency-us 4000 --depth 1 -- bash -c 'modprobe bfq
-    if "$1/allot" exp run disk-shares --seconds 100 --out "${TMPDIR:-/tmp}/report"; then
-      echo "ok experiment:disk-shares"
-    else
-      echo "FAIL experiment:disk-shares: exit status $?"
-    fi' - "$bin"
-fi
+# The directory that lab/with-disk adds is found in the environment.
+# shellcheck disable=SC2016  # the shell in the lab expands it
+experiments --timeout 600 -- env ALLOT_BIN_DIR="$bin" lab/with-disk --latency-us 4000 --swap 256M -- \
+  bash -c '"${@:1:$#-1}"' with-disk tests/experiments.sh --memory
+# shellcheck disable=SC2016
+experiments --icount --timeout 600 -- lab/with-disk --latency-us 4000 --depth 1 -- bash -c 'modprobe bfq
+  if "$1/allot" exp run disk-shares --seconds 100 --out "${TMPDIR:-/tmp}/report"; then
+    echo "ok experiment:disk-shares"
+  else
+    echo "FAIL experiment:disk-shares: exit status $?"
+  fi' - "$bin"
 exit "$failed"

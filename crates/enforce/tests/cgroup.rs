@@ -412,7 +412,7 @@ fn killed_it_leaves_nothing() {
     let seed = std::env::var("ALLOT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     eprintln!("ALLOT_SEED={seed}");
     let mut random: u64 = seed;
-    for _ in 0..8 {
+    for _ in 0..4 {
         let prey = [hog("kill-a"), hog("kill-b"), on_cpu_0("kill-c", &["fork"])];
         let mut enforcing = Enforcing::start(&lab, &[&prey[0], &prey[1], &prey[2]]);
         assert!(place_of(prey[0].pid()).starts_with(&format!("/{}/", lab.name)));
