@@ -15,31 +15,8 @@ if [ -z "${ALLOT_LONG:-}" ]; then
   skipped=(--skip without_minima --skip tickets_decide --skip the_machine_counts)
 fi
 
-# tests NAME PROGRAM...: runs the tests of one file in the lab, by a program if one is given.
-tests() {
-  local name=$1 binary status
-  shift
-  binary=$(test_binary "$name" 2>"$log") || {
-    echo "FAIL lab-$name: the tests could not be built"
-    tail -n 20 "$log" | sed 's/^/    /'
-    failed=1
-    return
-  }
-  echo "file lab-$name" >"$log"
-  lab/run --cpus 2 --timeout 900 -- "$@" "$binary" --test-threads=1 --nocapture "${skipped[@]}" >>"$log" 2>&1 </dev/null
-  status=$?
-  if [ "$status" -eq 77 ]; then
-    echo "SKIP lab-$name: $(grep -E '^(lab|with-disk): ' "$log" | tail -n 1 | sed 's/^[a-z-]*: //')"
-    return
-  fi
-  if ! awk -v files=1 -f tests/support/libtest.awk "$log" || [ "$status" -ne 0 ]; then
-    tail -n 80 "$log" | sed 's/^/    /'
-    failed=1
-  fi
-}
-
 # The directory that lab/with-disk adds is no argument of the tests: they find it in the environment.
 # shellcheck disable=SC2016  # the shell in the lab expands it
-tests memory lab/with-disk --latency-us 4000 --swap 256M -- bash -c '"${@:1:$#-1}"' with-disk
-tests cgroup_memory
+lab_tests 900 memory lab/with-disk --latency-us 4000 --swap 256M -- bash -c '"${@:1:$#-1}"' with-disk
+lab_tests 900 cgroup_memory
 exit "$failed"

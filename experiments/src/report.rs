@@ -437,6 +437,16 @@ fn groups(names: &[String]) -> Vec<(String, Vec<usize>)> {
     groups
 }
 
+/// What else was checked, what to know, and what the default is: lines of a table for people.
+pub(crate) fn findings(report: &Report) -> impl Iterator<Item = String> {
+    let checks = report
+        .checks
+        .iter()
+        .map(|check| format!("{}: {}", if check.ok { "held" } else { "NOT HELD" }, check.what));
+    let notes = report.notes.iter().map(|note| format!("note: {note}"));
+    checks.chain(notes).chain([format!("default: {}", report.kernel_default)])
+}
+
 fn table(report: &Report, title: &str) -> String {
     let mut text = String::new();
     let machine = &report.machine;
@@ -507,13 +517,7 @@ fn table(report: &Report, title: &str) -> String {
         crate::wobble::table(&report.wobble).lines().for_each(|words| line(words.to_owned()));
     }
     line(String::new());
-    for check in &report.checks {
-        line(format!("{}: {}", if check.ok { "held" } else { "NOT HELD" }, check.what));
-    }
-    for note in &report.notes {
-        line(format!("note: {note}"));
-    }
-    line(format!("default: {}", report.kernel_default));
+    findings(report).for_each(&mut line);
     line(format!("bound: {}", report.bound_formula));
     let verdict = if report.ok { "ok" } else { "NOT OK" };
     line(match report.rows.is_empty() {

@@ -40,3 +40,28 @@ test_binary() {
   cargo test --locked --workspace --test "$1" --no-run --message-format=json </dev/null |
     grep "/crates/enforce/tests/$1\.rs\"" | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1 | grep .
 }
+
+# lab_tests TIMEOUT_S NAME PROGRAM...: runs the tests of one file in the lab, by a program if one is given, without what
+# `skipped` names. Wants `log` to be a file; sets `failed` to 1 where something failed.
+lab_tests() {
+  local timeout_s=$1 name=$2 binary status
+  shift 2
+  binary=$(test_binary "$name" 2>"$log") || {
+    echo "FAIL lab-$name: the tests could not be built"
+    tail -n 20 "$log" | sed 's/^/    /'
+    failed=1
+    return
+  }
+  echo "file lab-$name" >"$log"
+  lab/run --cpus 2 --timeout "$timeout_s" -- "$@" "$binary" --test-threads=1 --nocapture "${skipped[@]}" \
+    >>"$log" 2>&1 </dev/null
+  status=$?
+  if [ "$status" -eq 77 ]; then
+    echo "SKIP lab-$name: $(grep -E '^(lab|with-disk): ' "$log" | tail -n 1 | sed 's/^[a-z-]*: //')"
+    return
+  fi
+  if ! awk -v files=1 -f tests/support/libtest.awk "$log" || [ "$status" -ne 0 ]; then
+    tail -n 80 "$log" | sed 's/^/    /'
+    failed=1
+  fi
+}

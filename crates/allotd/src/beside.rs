@@ -46,7 +46,7 @@ impl Beside {
     }
 
     /// Follow a plan's tickets of memory and disks. Answers what is new to tell.
-    pub fn apply(&mut self, plan: Plan) -> Option<String> {
+    pub fn apply(&mut self, plan: &Plan) -> Option<String> {
         self.planned = plan.others.iter().map(|graph| graph.resource().clone()).collect();
         let shared = |resource: &Resource| matches!(resource, Resource::Memory | Resource::Disk(_));
         if !self.planned.iter().any(shared) {
@@ -69,9 +69,9 @@ impl Beside {
             }
         }
         if let Some(tree) = &mut self.tree {
-            return tree.apply(plan).err().map(|error| error.to_string());
+            return tree.apply(plan.clone()).err().map(|error| error.to_string());
         }
-        let followed = self.processes.as_ref().map_or(Ok(()), |processes| processes.apply(&plan));
+        let followed = self.processes.as_ref().map_or(Ok(()), |processes| processes.apply(plan));
         told.or_else(|| followed.err().map(|error| error.to_string()))
     }
 

@@ -277,7 +277,7 @@ impl Cpu {
         self.view.generation = plan.generation;
         match running {
             Running::Cgroup(_) => self.beside.leave_to_other(&plan),
-            _ => self.drift.extend(self.beside.apply(plan.clone())),
+            _ => self.drift.extend(self.beside.apply(&plan)),
         }
         running.enforcer().apply(plan).map_err(|error| error.to_string())
     }

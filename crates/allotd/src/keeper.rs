@@ -704,15 +704,7 @@ impl Running {
                 for (_, id) in self.keeper.ledger.clients() {
                     self.cpu.set_active(id, active.contains(&id));
                 }
-                let mut others = self.others.all();
-                for known in self.keeper.enforcer.enforced_others() {
-                    let graph = others.iter_mut().find(|graph| *graph.resource() == known.resource);
-                    if let Some(graph) = graph {
-                        for id in known.active {
-                            graph.set_active(id, true);
-                        }
-                    }
-                }
+                let others = self.others.with_active(self.keeper.enforcer.enforced_others());
                 let sequence = self.keeper.journal.sequence();
                 let view = ledger_view(
                     &self.keeper.ledger,

@@ -1,5 +1,6 @@
 //! The funding graphs of the resources besides the CPU: memory, disks, networks.
 
+use enforce::cgroup::OtherResource;
 use ledger::{BASE, Change, Ledger, Resource};
 use std::collections::BTreeMap;
 use valuation::Graph;
@@ -54,6 +55,18 @@ impl Others {
             changes.iter().rev().for_each(|change| graph.follow(&change.clone().inverse()));
         }
         self.look_at(changes, ledger);
+    }
+
+    /// All of them, with those that compete for what is enforced.
+    pub fn with_active(&self, enforced: Vec<OtherResource>) -> Vec<Graph> {
+        let mut graphs = self.0.clone();
+        for OtherResource { resource, active, .. } in enforced {
+            let Some(graph) = graphs.get_mut(&resource) else { continue };
+            for client in active {
+                graph.set_active(client, true);
+            }
+        }
+        graphs.into_values().collect()
     }
 
     /// All of them, in order of resource.

@@ -24,7 +24,6 @@ pub(crate) use record::{is_record, restore_from};
 pub use root::{CgroupOwner, CgroupRoot, NoCgroup, available, available_for};
 
 use crate::guardian::Running;
-use crate::memory::MemorySample;
 use crate::{Applied, EnforceError, Enforcer, GuardianError, Plan, Sample};
 use ledger::{CurrencyId, Resource};
 use record::Record;
@@ -197,14 +196,6 @@ impl Cgroup {
     /// When the enforcer has ended.
     pub fn others(&self) -> Result<Vec<OtherResource>, EnforceError> {
         self.ask(Command::Others)
-    }
-
-    /// What everybody holds of memory; nothing while no policy chooses who loses some.
-    ///
-    /// # Errors
-    /// When the enforcer has ended.
-    pub fn memory(&self) -> Result<Vec<MemorySample>, EnforceError> {
-        self.ask(Command::Memory)
     }
 
     fn ask<T>(&self, command: impl FnOnce(mpsc::Sender<T>) -> Command) -> Result<T, EnforceError> {

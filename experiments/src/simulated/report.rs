@@ -145,13 +145,7 @@ fn table(report: &Report, title: &str) -> String {
         crate::contest::table(&report.contests).lines().for_each(|words| line(words.to_owned()));
         line(String::new());
     }
-    for check in &report.checks {
-        line(format!("{}: {}", if check.ok { "held" } else { "NOT HELD" }, check.what));
-    }
-    for note in &report.notes {
-        line(format!("note: {note}"));
-    }
-    line(format!("default: {}", report.kernel_default));
+    crate::report::findings(report).for_each(&mut line);
     line(format!("units: {}", report.units));
     line(if report.ok { "ok" } else { "NOT OK" }.to_owned());
     text

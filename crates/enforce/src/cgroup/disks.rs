@@ -455,9 +455,7 @@ impl State {
         }
         tree::write(group, file, &text).map_err(|error| error.to_string())
     }
-}
 
-impl State {
     /// Asks systemd for a unit's weight on a device, and notes before which weights it had.
     fn set_unit_disk_weight(
         &mut self,

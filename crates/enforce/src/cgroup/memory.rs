@@ -13,11 +13,11 @@
 
 use super::disks::below;
 use super::state::State;
-use super::weigh::cgroups_of;
+use super::weigh::{UNIT_EVERY_NS, cgroups_of};
 use super::{CgroupOwner, systemd, tree};
 use crate::Drift;
 use crate::cgroup::record::Found;
-use crate::memory::{Body, MemoryClient, MemorySample, ReclaimOptions, Reclaimer, Together};
+use crate::memory::{Body, MemoryClient, ReclaimOptions, Reclaimer, Together};
 use ledger::{CurrencyId, Resource};
 use policy::idle::{Idle, IdleOptions};
 use policy::{GuestMemory, MinFunding, Reclaim, ReclaimName};
@@ -106,12 +106,23 @@ impl std::fmt::Debug for MemoryShares {
     }
 }
 
-/// Between two changes of one of systemd's units.
-const UNIT_EVERY_NS: u64 = 1_000_000_000;
 /// Idleness is looked at so often.
 const LOOK_NS: u64 = 1_000_000_000;
 
 impl MemoryShares {
+    /// What a client's tickets protect, not rounded; nothing while they do not count. `most` is what there
+    /// is to promise.
+    fn worth(&mut self, client: CurrencyId, most: Option<u64>) -> Protection {
+        if !self.graph.is_active(client) {
+            return Protection::default();
+        }
+        let promised = self.graph.memory_bytes(WHOLE);
+        let (sure, now) = (self.graph.guaranteed(client), self.graph.value(client));
+        let min_bytes = within(self.graph.memory_bytes(sure), promised, most);
+        let low_bytes = within(self.graph.memory_bytes(now), promised, most).max(min_bytes);
+        Protection { min_bytes, low_bytes }
+    }
+
     /// What keeps shares, in words.
     pub fn says(&self) -> String {
         match &self.reclaimer {
@@ -128,14 +139,8 @@ impl MemoryShares {
 }
 
 impl State {
-    /// What everybody holds.
-    pub(super) fn memory_sample(&self) -> Vec<MemorySample> {
-        let reclaimer = self.memory.as_ref().and_then(|memory| memory.reclaimer.as_ref());
-        reclaimer.map(Reclaimer::sample).unwrap_or_default()
-    }
-
     /// Takes the plan's memory tickets, if anybody has any, or ever had.
-    pub(super) fn plan_memory(&mut self, now: u64) {
+    pub(super) fn plan_memory(&mut self) {
         let Some(options) = self.setting.memory.clone() else { return };
         let Some(plan) = &self.plan else { return };
         let planned = plan.others.iter().find(|graph| *graph.resource() == Resource::Memory);
@@ -143,8 +148,8 @@ impl State {
         let offered = tree::read(&self.setting.root.mount, "cgroup.controllers");
         if planned.is_some() && !offered.is_ok_and(|it| it.split(' ').any(|name| name == "memory"))
         {
-            let why = "the root of the cgroup tree offers no memory controller".to_owned();
-            if self.memory_refused.replace(why.clone()).is_none() {
+            if !std::mem::replace(&mut self.memory_refused, true) {
+                let why = "the root of the cgroup tree offers no memory controller";
                 let what = format!("memory tickets have no effect: {why}");
                 self.tell(Drift { process: None, what });
             }
@@ -176,7 +181,7 @@ impl State {
             // Where nobody has tickets any more, nobody's count.
             graph.set_active(client.id, planned && idle.is_active());
         }
-        tracing::debug!(now, clients = plan.clients.len(), "shares of memory are planned");
+        tracing::debug!(clients = plan.clients.len(), "shares of memory are planned");
         let shares = MemoryShares { graph, idle, looked_ns: None, changed: true, planned, ..known };
         self.memory = Some(shares);
     }
@@ -241,7 +246,6 @@ impl State {
     /// Everybody who holds memory in a cgroup of its own. Who shares one cannot be told apart there.
     fn holders(&mut self) -> Vec<MemoryClient> {
         let Some(memory) = &mut self.memory else { return Vec::new() };
-        let promised = memory.graph.memory_bytes(WHOLE);
         let most = self.setting.memory.as_ref().and_then(|options| options.most_bytes);
         let mount = &self.setting.root.mount;
         let mut taken: BTreeMap<PathBuf, MemoryClient> = BTreeMap::new();
@@ -253,10 +257,7 @@ impl State {
                 folders.filter_map(|folder| holding(&folder, mount)).collect();
             let count = folders.len().max(1) as u64;
             let tickets = memory.graph.value(client.id);
-            let sure = memory.graph.guaranteed(client.id);
-            let is_active = memory.graph.is_active(client.id);
-            let sure_bytes = if is_active { memory.graph.memory_bytes(sure) } else { 0 };
-            let sure_bytes = within(sure_bytes, promised, most);
+            let sure_bytes = memory.worth(client.id, most).min_bytes;
             for folder in folders {
                 let known = taken.entry(folder.clone()).or_insert_with(|| MemoryClient {
                     id: client.id,
@@ -294,17 +295,14 @@ impl State {
     fn protections(&mut self) -> BTreeMap<String, Protection> {
         let mut wanted: BTreeMap<String, Protection> = BTreeMap::new();
         let Some(memory) = &mut self.memory else { return wanted };
-        let promised = memory.graph.memory_bytes(WHOLE);
         let most = self.setting.memory.as_ref().and_then(|options| options.most_bytes);
         let mount = &self.setting.root.mount;
         let has_systemd = self.setting.root.owner == CgroupOwner::Systemd;
         for client in &self.clients {
-            if !memory.graph.is_active(client.id) {
+            let Protection { min_bytes, low_bytes } = memory.worth(client.id, most);
+            if low_bytes == 0 {
                 continue;
             }
-            let (sure, now) = (memory.graph.guaranteed(client.id), memory.graph.value(client.id));
-            let min_bytes = within(memory.graph.memory_bytes(sure), promised, most);
-            let low_bytes = within(memory.graph.memory_bytes(now), promised, most).max(min_bytes);
             let mut places: Vec<String> = client.foreign().into_iter().map(str::to_owned).collect();
             places.extend(client.leaf.as_deref().map(|leaf| below(mount, leaf)));
             let count = places.len().max(1) as u64;

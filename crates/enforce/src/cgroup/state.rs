@@ -8,7 +8,6 @@ use super::record::Record;
 use super::systemd::Manager;
 use super::{CgroupRoot, OtherResource};
 use crate::guardian::Running;
-use crate::memory::MemorySample;
 use crate::scheduling::{calls, raise_this_thread};
 use crate::{
     Applied, AppliedClient, ClientSample, ClientState, Drift, Held, Hold, Plan, PlannedClient,
@@ -28,7 +27,6 @@ pub(super) enum Command {
     ReadBack(Sender<Applied>),
     Sample(Sender<Sample>),
     Others(Sender<Vec<OtherResource>>),
-    Memory(Sender<Vec<MemorySample>>),
     Revert(Sender<()>),
     Quit,
 }
@@ -87,8 +85,8 @@ pub(super) struct State {
     pub(super) leaf_failed: bool,
     /// The plan is to be followed anew: there is something more to share.
     pub(super) must_follow: bool,
-    /// Why there are no shares of memory, once that was told.
-    pub(super) memory_refused: Option<String>,
+    /// It was told that there are no shares of memory.
+    pub(super) memory_refused: bool,
     /// Some controllers are not on in our cgroups yet.
     pub(super) new_controllers: bool,
     /// In order of id.
@@ -134,7 +132,7 @@ impl State {
             shares_disks: false,
             leaf_failed: false,
             must_follow: false,
-            memory_refused: None,
+            memory_refused: false,
             new_controllers: false,
             clients: Vec::new(),
             beyond: Vec::new(),
@@ -188,7 +186,6 @@ impl State {
             }
             Command::Sample(reply) => drop(reply.send(self.sample())),
             Command::Others(reply) => drop(reply.send(self.others())),
-            Command::Memory(reply) => drop(reply.send(self.memory_sample())),
             Command::Revert(reply) => {
                 self.plan = None;
                 self.revert();
@@ -203,7 +200,7 @@ impl State {
     fn follow(&mut self) {
         let now = now_ns();
         self.integrate(now);
-        self.plan_memory(now);
+        self.plan_memory();
         self.plan_disks(now);
         self.place_all(now);
         self.share(now);

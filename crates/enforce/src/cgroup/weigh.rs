@@ -17,7 +17,7 @@ const DEFAULT_WEIGHT: u64 = 100;
 /// A unit's, as systemd calls it.
 const CPU_WEIGHT: &str = "CPUWeight";
 /// systemd writes a file for each change: at most one a unit in this time.
-const UNIT_EVERY_NS: u64 = 1_000_000_000;
+pub(super) const UNIT_EVERY_NS: u64 = 1_000_000_000;
 /// A foreign weight that is off by less than one in so many stays.
 const CLOSE_ENOUGH: u32 = 50;
 
