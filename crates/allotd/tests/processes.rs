@@ -109,15 +109,18 @@ fn a_returning_allotd_adopts_those_who_live_and_drops_the_others() {
 
 #[test]
 fn a_niced_job_takes_from_its_owner_and_gives_back() {
+    // Users of its own: other tests run beside it, and a user's processes share that user's home.
+    const NICED: u32 = 64_011;
+    const BESIDE: u32 = 64_012;
     if !may_switch_users("a_niced_job_takes_from_its_owner_and_gives_back") {
         return;
     }
     let daemon = system(&format!(
-        "[users]\nuids = \"{SOMEBODY}-{SOMEBODY_ELSE}\"\ncpu = 1000\n[processes]\ncpu = 500\n"
+        "[users]\nuids = \"{NICED}-{BESIDE}\"\ncpu = 1000\n[processes]\ncpu = 500\n"
     ));
     let client = daemon.client();
-    let worker = Worker::shell("sleep 1000", SOMEBODY);
-    let other = Worker::shell("sleep 1000", SOMEBODY_ELSE);
+    let worker = Worker::shell("sleep 1000", NICED);
+    let other = Worker::shell("sleep 1000", BESIDE);
     wait_for("both to be placed", || {
         let ledger = client.ledger().expect("alive");
         [&worker, &other].iter().all(|worker| client_of(&ledger, worker.pid()).is_some())
@@ -128,7 +131,7 @@ fn a_niced_job_takes_from_its_owner_and_gives_back() {
     };
     let others_before = guaranteed(other.pid());
     let pid = worker.pid().to_string();
-    let output = daemon.allot(&["nice", "--tickets", "10", "--pid", &pid], SOMEBODY);
+    let output = daemon.allot(&["nice", "--tickets", "10", "--pid", &pid], NICED);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let ledger = client.ledger().expect("alive");
     let niced = client_of(&ledger, worker.pid()).expect("a client");
@@ -139,7 +142,7 @@ fn a_niced_job_takes_from_its_owner_and_gives_back() {
     let home = ledger
         .currencies
         .iter()
-        .find(|currency| currency.nature == Nature::Pure && currency.owner == SOMEBODY)
+        .find(|currency| currency.nature == Nature::Pure && currency.owner == NICED)
         .expect("a home");
     assert_eq!(backing(&ledger, home.id), [(0, 990)]);
     assert_eq!(guaranteed(other.pid()), others_before);

@@ -18,6 +18,7 @@ mod intent;
 #[allow(clippy::module_inception)]
 mod ledger;
 mod member;
+mod offer;
 mod refusal;
 mod resource;
 mod ticket;
@@ -33,6 +34,7 @@ pub use identity::ProcessIdentity;
 pub use intent::{Authority, Caller, Intent, NewClient};
 pub use ledger::{Ledger, Misfit, Snapshot};
 pub use member::{Class, Member, ThreadIdentity};
+pub use offer::{BadTerms, Good, OFFER_POINTS_MAX, Offer, OfferId, Point, Terms};
 pub use refusal::Refusal;
 pub use resource::{Resource, UnknownResource};
 pub use ticket::{
