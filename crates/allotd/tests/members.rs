@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Daemon, SOMEBODY, SOMEBODY_ELSE, Worker, client_of, may_switch_users, wait_for};
+use common::{Daemon, Worker, client_of, may_switch_users, two_users, wait_for};
 use std::sync::mpsc::channel;
 use wire::{Class, ClientError, CurrencyView, MemberRef, MemberView, Operation};
 
@@ -29,10 +29,11 @@ fn view_of(daemon: &Daemon, pid: u32) -> CurrencyView {
 }
 
 /// A system's allotd, root's, whose policy names two users of the tests.
-fn of_two(enforcer: &str) -> Daemon {
+fn of_two(enforcer: &str, one: u32, other: u32) -> Daemon {
     let daemon = Daemon::prepare(&["--enforcer", enforcer]);
     let policy = daemon.dir.path().join("policy.toml");
-    std::fs::write(&policy, "[users]\nuids = \"64001-64002\"\ncpu = 1000\n").expect("a policy");
+    let users = format!("[users]\nuids = \"{one}-{other}\"\ncpu = 1000\n");
+    std::fs::write(&policy, users).expect("a policy");
     let mut daemon = daemon.with(&["--funding-policy", policy.to_str().expect("text")]);
     daemon.launch();
     daemon
@@ -145,9 +146,10 @@ fn nobody_moves_lends_or_holds_back_what_is_anothers() {
     if !may_switch_users(name) {
         return;
     }
-    let daemon = of_two("none");
-    let mine = Worker::shell("sleep 1000", SOMEBODY);
-    let theirs = Worker::shell("sleep 1000", SOMEBODY_ELSE);
+    let (somebody, somebody_else) = two_users();
+    let daemon = of_two("none", somebody, somebody_else);
+    let mine = Worker::shell("sleep 1000", somebody);
+    let theirs = Worker::shell("sleep 1000", somebody_else);
     let (own, other) = (mine.pid().to_string(), theirs.pid().to_string());
     let (own_client, other_client) = (format!("pid:{own}"), format!("pid:{other}"));
     wait_for("both to be placed", || {
@@ -156,24 +158,27 @@ fn nobody_moves_lends_or_holds_back_what_is_anothers() {
     });
     let before = daemon.client().ledger().expect("a ledger");
     let root = std::process::id().to_string();
+    let (theirs_alone, no_issue) =
+        (format!("belongs to uid {somebody_else}"), format!("uid {somebody} lacks the right i"));
+    let no_change = format!("uid {somebody} lacks the right c");
     for (arguments, says) in [
         // Somebody else's process, by any name; and a process of root's.
-        (vec!["join", "--process", &other, "--to", &own_client], "belongs to uid 64002"),
-        (vec!["join", "--thread", &other, "--to", &own_client], "belongs to uid 64002"),
+        (vec!["join", "--process", &other, "--to", &own_client], theirs_alone.as_str()),
+        (vec!["join", "--thread", &other, "--to", &own_client], theirs_alone.as_str()),
         (vec!["join", "--process", &root, "--to", &own_client], "belongs to uid 0"),
         (vec!["leave", "--process", &other], "has joined no client"),
         // One's own into somebody else's share.
-        (vec!["join", "--process", &own, "--to", &other_client], "uid 64001 lacks the right i"),
+        (vec!["join", "--process", &own, "--to", &other_client], no_issue.as_str()),
         (vec!["join", "--process", &own, "--to", "kernel"], "no currency `kernel`"),
         // Init, and the threads of the kernel.
         (vec!["join", "--process", "1", "--to", &own_client], "init"),
         // Somebody else's tickets.
-        (vec!["transfer", "--from", &other, "--to", &own], "uid 64001 lacks the right c"),
-        (vec!["guest", &other], "uid 64001 lacks the right c"),
+        (vec!["transfer", "--from", &other, "--to", &own], no_change.as_str()),
+        (vec!["guest", &other], no_change.as_str()),
         (vec!["policy", "stride"], "only the superuser may change the policy"),
         (vec!["trace", "--seconds", "1"], "only the superuser may trace"),
     ] {
-        let said = daemon.allot(&arguments, SOMEBODY);
+        let said = daemon.allot(&arguments, somebody);
         let text = String::from_utf8_lossy(&said.stderr).into_owned();
         assert_eq!(said.status.code(), Some(1), "{arguments:?}: {text}");
         assert!(text.contains(says), "{arguments:?}: {text}");
@@ -187,19 +192,19 @@ fn nobody_moves_lends_or_holds_back_what_is_anothers() {
         let text = String::from_utf8_lossy(&said.stderr).into_owned();
         assert!(said.status.success(), "{arguments:?}: {text}");
     };
-    let somebody = format!("uid:{SOMEBODY}");
-    allowed(&["currency", "grant", &other_client, &somebody, "i"], SOMEBODY_ELSE);
-    allowed(&["join", "--process", &own, "--to", &other_client], SOMEBODY);
+    let subject = format!("uid:{somebody}");
+    allowed(&["currency", "grant", &other_client, &subject, "i"], somebody_else);
+    allowed(&["join", "--process", &own, "--to", &other_client], somebody);
     assert_eq!(view_of(&daemon, theirs.pid()).members.len(), 1);
-    let said = daemon.allot(&["leave", "--process", &own], 64_003);
+    let said = daemon.allot(&["leave", "--process", &own], somebody_else + 1000);
     assert!(!said.status.success(), "a third has no say");
-    allowed(&["leave", "--process", &own], SOMEBODY_ELSE);
+    allowed(&["leave", "--process", &own], somebody_else);
     assert_eq!(view_of(&daemon, theirs.pid()).members.len(), 0);
     // To lend is to give: the holder is not asked.
-    allowed(&["transfer", "--from", &own, "--to", &other], SOMEBODY);
-    let said = daemon.allot(&["transfer", "--back", "--from", &own], SOMEBODY_ELSE);
+    allowed(&["transfer", "--from", &own, "--to", &other], somebody);
+    let said = daemon.allot(&["transfer", "--back", "--from", &own], somebody_else);
     assert!(!said.status.success(), "what was lent is the lender's to take back");
-    allowed(&["transfer", "--back", "--from", &own], SOMEBODY);
+    allowed(&["transfer", "--back", "--from", &own], somebody);
 }
 
 #[test]

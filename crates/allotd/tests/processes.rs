@@ -3,8 +3,8 @@
 mod common;
 
 use common::{
-    Daemon, SOMEBODY, SOMEBODY_ELSE, Worker, backing, client_of, may_switch_users, scheduling_of,
-    state_of, wait_for,
+    Daemon, Worker, backing, client_of, may_switch_users, scheduling_of, state_of, two_users,
+    wait_for,
 };
 use wire::{Amount, Nature, Operation, TicketKind};
 
@@ -109,18 +109,16 @@ fn a_returning_allotd_adopts_those_who_live_and_drops_the_others() {
 
 #[test]
 fn a_niced_job_takes_from_its_owner_and_gives_back() {
-    // Users of its own: other tests run beside it, and a user's processes share that user's home.
-    const NICED: u32 = 64_011;
-    const BESIDE: u32 = 64_012;
     if !may_switch_users("a_niced_job_takes_from_its_owner_and_gives_back") {
         return;
     }
+    let (somebody, somebody_else) = two_users();
     let daemon = system(&format!(
-        "[users]\nuids = \"{NICED}-{BESIDE}\"\ncpu = 1000\n[processes]\ncpu = 500\n"
+        "[users]\nuids = \"{somebody}-{somebody_else}\"\ncpu = 1000\n[processes]\ncpu = 500\n"
     ));
     let client = daemon.client();
-    let worker = Worker::shell("sleep 1000", NICED);
-    let other = Worker::shell("sleep 1000", BESIDE);
+    let worker = Worker::shell("sleep 1000", somebody);
+    let other = Worker::shell("sleep 1000", somebody_else);
     wait_for("both to be placed", || {
         let ledger = client.ledger().expect("alive");
         [&worker, &other].iter().all(|worker| client_of(&ledger, worker.pid()).is_some())
@@ -131,7 +129,7 @@ fn a_niced_job_takes_from_its_owner_and_gives_back() {
     };
     let others_before = guaranteed(other.pid());
     let pid = worker.pid().to_string();
-    let output = daemon.allot(&["nice", "--tickets", "10", "--pid", &pid], NICED);
+    let output = daemon.allot(&["nice", "--tickets", "10", "--pid", &pid], somebody);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let ledger = client.ledger().expect("alive");
     let niced = client_of(&ledger, worker.pid()).expect("a client");
@@ -142,7 +140,7 @@ fn a_niced_job_takes_from_its_owner_and_gives_back() {
     let home = ledger
         .currencies
         .iter()
-        .find(|currency| currency.nature == Nature::Pure && currency.owner == NICED)
+        .find(|currency| currency.nature == Nature::Pure && currency.owner == somebody)
         .expect("a home");
     assert_eq!(backing(&ledger, home.id), [(0, 990)]);
     assert_eq!(guaranteed(other.pid()), others_before);
@@ -159,9 +157,10 @@ fn users_are_placed_by_the_policy_and_funded_anew_when_they_change() {
     if !may_switch_users("users_are_placed_by_the_policy_and_funded_anew_when_they_change") {
         return;
     }
-    let mut daemon = system(&format!("[users]\nuids = \"{SOMEBODY}-{SOMEBODY_ELSE}\"\n"));
+    let (somebody, somebody_else) = two_users();
+    let mut daemon = system(&format!("[users]\nuids = \"{somebody}-{somebody_else}\"\n"));
     let client = daemon.client();
-    let worker = Worker::shell("sleep 1000 & wait", SOMEBODY);
+    let worker = Worker::shell("sleep 1000 & wait", somebody);
     wait_for("the worker and its child", || {
         let ledger = client.ledger().expect("alive");
         let children = children_of(worker.pid());
@@ -175,26 +174,26 @@ fn users_are_placed_by_the_policy_and_funded_anew_when_they_change() {
         let issuer = backing(&ledger, id).first()?.0;
         ledger.currencies.iter().find(|currency| currency.id == issuer).map(|home| home.owner)
     };
-    assert_eq!(home_of(worker.pid()), Some(SOMEBODY));
+    assert_eq!(home_of(worker.pid()), Some(somebody));
     // Root's process becomes somebody's, then runs on as such.
     let script = format!(
-        "exec setpriv --reuid {SOMEBODY_ELSE} --regid {SOMEBODY_ELSE} --clear-groups sleep 1000"
+        "exec setpriv --reuid {somebody_else} --regid {somebody_else} --clear-groups sleep 1000"
     );
     let changing = Worker::shell(&script, 0);
-    wait_for("the changed user", || home_of(changing.pid()) == Some(SOMEBODY_ELSE));
+    wait_for("the changed user", || home_of(changing.pid()) == Some(somebody_else));
     // Root's own are not named by this policy.
     let roots = Worker::shell("sleep 1000", 0);
     assert_eq!(home_of(roots.pid()), None);
     // What base tickets were set to survives logout and a restart.
-    let set = ["lsetbase", "-u", &SOMEBODY.to_string(), "400"];
+    let set = ["lsetbase", "-u", &somebody.to_string(), "400"];
     let output = daemon.allot(&set, 0);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     drop(worker);
     daemon.kill();
     daemon.launch();
-    let again = Worker::shell("sleep 1000", SOMEBODY);
-    wait_for("the next login", || home_of(again.pid()) == Some(SOMEBODY));
-    let output = daemon.allot(&["ltix", "-u", &SOMEBODY.to_string()], SOMEBODY_ELSE);
+    let again = Worker::shell("sleep 1000", somebody);
+    wait_for("the next login", || home_of(again.pid()) == Some(somebody));
+    let output = daemon.allot(&["ltix", "-u", &somebody.to_string()], somebody_else);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && text.contains("400"), "{text}");
 }

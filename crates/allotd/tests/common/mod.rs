@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use wire::{Client, CurrencyView, LedgerView};
@@ -14,6 +15,13 @@ use wire::{Client, CurrencyView, LedgerView};
 pub const SOMEBODY: u32 = 64_001;
 /// Another.
 pub const SOMEBODY_ELSE: u32 = 64_002;
+
+/// Two users of the calling test's own, for what counts a user's processes: other tests run beside.
+pub fn two_users() -> (u32, u32) {
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    let first = 100_000 + std::process::id() % 50_000 * 20 + TAKEN.fetch_add(2, Ordering::Relaxed);
+    (first, first + 1)
+}
 
 /// A running allotd. Killed when dropped; its guardian then restores what it held.
 pub struct Daemon {
