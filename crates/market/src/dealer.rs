@@ -110,6 +110,10 @@ struct Entry {
     failures: u32,
 }
 
+/// The order of rings, and of cycles by what their best ring can gain: the greatest gain, then the
+/// shortest, then the oldest offer; last the cycle itself.
+type Rank = (Gain, Reverse<usize>, Reverse<Index>, Reverse<usize>);
+
 /// A ring that can trade.
 struct Found {
     gain: Gain,
@@ -142,7 +146,9 @@ struct Book {
     /// what is available only shrinks.
     failed: BTreeSet<(Ring, [u32; RING_MAX])>,
     /// Cycles by the most that a ring of theirs can gain, or could when it was put here.
-    waiting: BinaryHeap<(Gain, Reverse<usize>, Reverse<Index>, Reverse<usize>)>,
+    waiting: BinaryHeap<(Rank, u64)>,
+    /// By cycle: which of its entries in `waiting` counts, the one put there last.
+    stamps: Vec<u64>,
     set_aside: BTreeSet<OfferId>,
 }
 
@@ -189,6 +195,7 @@ impl Book {
             cycles_of: Vec::new(),
             failed: BTreeSet::new(),
             waiting: BinaryHeap::new(),
+            stamps: Vec::new(),
             set_aside: BTreeSet::new(),
         };
         for (&id, offer) in offers {
@@ -220,6 +227,7 @@ impl Book {
                 book.cycles_of[queue].push(cycle);
             }
         }
+        book.stamps = vec![0; book.cycles.len()];
         for cycle in 0..book.cycles.len() {
             book.wait(cycle);
         }
@@ -243,9 +251,9 @@ impl Book {
     /// dropped on the way.
     fn heads(&mut self, cycle: usize) -> Option<Ring> {
         let mut heads = [Index::MAX; RING_MAX];
-        for place in 0..self.cycles[cycle].len() {
-            let queue = self.cycles[cycle][place];
-            heads[place] = loop {
+        let queues = self.cycles[cycle].clone();
+        for (head, queue) in heads.iter_mut().zip(queues) {
+            *head = loop {
                 let &(rate, index) = self.queues[queue].first()?;
                 if self.available[self.cell(self.entry(index))] > 0 {
                     break index;
@@ -263,13 +271,23 @@ impl Book {
         let gain = self.gain(&heads[..k]);
         if gain >= -12 * LOG_ERROR {
             let oldest = *heads.iter().min().expect("heads");
-            self.waiting.push((gain, Reverse(k), Reverse(oldest), Reverse(cycle)));
+            self.put((gain, Reverse(k), Reverse(oldest), Reverse(cycle)));
         }
+    }
+
+    /// Puts a cycle where it belongs, instead of where it was.
+    fn put(&mut self, rank: Rank) {
+        let (_, _, _, Reverse(cycle)) = rank;
+        self.stamps[cycle] += 1;
+        self.waiting.push((rank, self.stamps[cycle]));
     }
 
     /// The ring to trade next (rule 4).
     fn best(&mut self) -> Option<Found> {
-        while let Some((_, _, _, Reverse(cycle))) = self.waiting.pop() {
+        while let Some(((_, _, _, Reverse(cycle)), stamp)) = self.waiting.pop() {
+            if stamp != self.stamps[cycle] {
+                continue;
+            }
             let found = loop {
                 match self.walk(cycle) {
                     Walked::Found(found) => break Some(found),
@@ -281,8 +299,8 @@ impl Book {
             let k = self.cycles[cycle].len();
             let oldest = *found.ring.iter().min().expect("members");
             let rank = (found.gain, Reverse(k), Reverse(oldest), Reverse(cycle));
-            if self.waiting.peek().is_some_and(|next| *next > rank) {
-                self.waiting.push(rank);
+            if self.waiting.peek().is_some_and(|(next, _)| *next > rank) {
+                self.put(rank);
                 continue;
             }
             return Some(found);
