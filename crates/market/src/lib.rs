@@ -1,0 +1,17 @@
+//! The market for tickets: who trades what with whom, and for how much (paper 1, 4.2).
+//!
+//! Pure: no clock, no randomness, no files, no threads. The same book is cleared in the same way
+//! on every machine.
+//!
+//! - [`clear`]: the dealer; what to exchange, given the offers and what everybody can still give.
+//! - [`conflicts`]: the offers that one would meet if either asked for less.
+//! - [`PriceHistory`]: what the last clearings paid.
+
+mod dealer;
+mod prices;
+#[cfg(test)]
+mod test_terms;
+
+pub use dealer::conflicts::{Conflict, conflicts};
+pub use dealer::{CYCLES_MAX, Clearing, FAILURES_MAX, Leg, Match, RING_MAX, WALK_MAX, clear};
+pub use prices::{PRICES_KEPT, Price, PriceHistory};
