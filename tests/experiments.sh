@@ -59,12 +59,12 @@ experiment() {
 }
 
 if [ $# -eq 0 ] && [ -z "$quick$memory" ]; then
-  experiment cpu-hierarchy-stride cpu-hierarchy 16 stride 1 10
-  experiment cpu-hierarchy-lottery cpu-hierarchy 16 lottery 1.67 10
-  experiment rre rre 20 stride 1 10
+  experiment cpu-hierarchy-stride cpu-hierarchy 12 stride 1 10
+  experiment cpu-hierarchy-lottery cpu-hierarchy 12 lottery 1.67 10
+  experiment rre rre 12 stride 1 10
   # Sixty-one clients: half a quantum each, as several equal ones may be early or late together.
-  experiment insulation insulation 18 stride 1 40
-  experiment nice nice 18 stride 1 10
+  experiment insulation insulation 14 stride 1 40
+  experiment nice nice 12 stride 1 10
 fi
 
 # complete REPORT STATUS ENFORCER: all that the report promises is there, and its verdict follows from its parts.
@@ -152,7 +152,7 @@ for enforcer in "${@:-user-level}"; do
     fi
     continue
   fi
-  for run in "latency 24" "compile 10" "spawn 6" "inversion 9" "mtr-ls 4"; do
+  for run in "latency 15" "compile 8" "spawn 6" "inversion 9" "mtr-ls 4"; do
     read -r name seconds <<<"$run"
     if [ -n "$reason" ]; then
       echo "SKIP experiment:$name-$enforcer: $reason"
