@@ -28,6 +28,7 @@ mod inversion;
 mod latency;
 mod loads;
 mod locks;
+mod look_ups;
 mod machine;
 mod memory_load;
 mod memory_policies;

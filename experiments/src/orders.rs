@@ -1,6 +1,7 @@
 //! What a workload process is told: its command line, as one word of JSON.
 
 use crate::disk_loads::DiskWork;
+use crate::look_ups::Database;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::os::fd::RawFd;
@@ -104,6 +105,9 @@ pub(crate) enum Work {
     },
     /// Loads a disk.
     Disk(DiskWork),
+    /// Looks up random entries of an embedded database that maps its file (paper 1, 6.6); an
+    /// iteration is one.
+    LookUp(Database),
     /// Takes a lock, works while it holds it, and lets it go; an iteration is one hold.
     Hold(Lock),
     /// Takes the same lock whenever it is held, and notes how long that took.
@@ -170,6 +174,7 @@ impl Work {
             Work::Compile { .. } => "compile",
             Work::Build { .. } => "build",
             Work::Disk(work) => work.load.word(),
+            Work::LookUp(_) => "look-up",
             Work::Hold(_) => "hold",
             Work::Wait { .. } => "wait",
         }

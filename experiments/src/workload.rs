@@ -3,7 +3,7 @@
 use crate::cpus::pin_to;
 use crate::orders::{Orders, Work};
 use crate::page::Page;
-use crate::{disk_loads, loads, locks, paging, players};
+use crate::{disk_loads, loads, locks, look_ups, paging, players};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::ffi::{CString, OsString};
@@ -106,6 +106,7 @@ fn prepared(work: &Work) -> io::Result<Begin> {
         }),
         Work::Play { player, notes } => players::prepare(player, &notes)?,
         Work::Disk(work) => disk_loads::prepare(&work)?,
+        Work::LookUp(database) => look_ups::prepare(&database)?,
         Work::Hold(lock) => locks::prepare_hold(lock)?,
         Work::Wait { lock, holder, notes } => locks::prepare_wait(lock, holder, &notes)?,
         load @ (Work::ReadAtRandom { .. } | Work::Allocate { .. }) => paging::prepare(&load)?,
