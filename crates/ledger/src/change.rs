@@ -2,8 +2,8 @@
 //! batch can be undone whole and a journal can be replayed without deciding again.
 
 use crate::{
-    CurrencyId, CurrencyRecord, Exchange, ExchangeId, Home, Member, Offer, OfferId, PolicyKey, Ticket,
-    TicketId,
+    CurrencyId, CurrencyRecord, Exchange, ExchangeId, Home, Member, Offer, OfferId, PolicyKey,
+    Ticket, TicketId,
 };
 use serde::{Deserialize, Serialize};
 

@@ -15,8 +15,7 @@ impl Broker<'_> {
         self.owner_or(party, Rights::CHANGE)?;
         offer.terms.check()?;
         let owner = party.record.owner;
-        if !self.is_superuser()
-            && self.ledger.trades.offers_of_owner(owner) >= OFFERS_PER_OWNER_MAX
+        if !self.is_superuser() && self.ledger.trades.offers_of_owner(owner) >= OFFERS_PER_OWNER_MAX
         {
             return Err(Refusal::TooManyOffers(owner));
         }

@@ -1,8 +1,8 @@
 //! What can be asked of the ledger, and by whom.
 
 use crate::{
-    Class, Clearing, CurrencyId, ExchangeId, Funding, Leg, Member, Mode, Offer, OfferId, Placements, ProcessIdentity, Resource, Rights,
-    Subject, TicketKind,
+    Class, Clearing, CurrencyId, ExchangeId, Funding, Leg, Member, Mode, Offer, OfferId,
+    Placements, ProcessIdentity, Resource, Rights, Subject, TicketKind,
 };
 use serde::{Deserialize, Serialize};
 

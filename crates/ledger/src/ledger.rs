@@ -1,13 +1,13 @@
 //! The state, its indexes, and the one place that writes to it.
 
-use crate::{
-    AMOUNT_MAX, BASE, Change, Currency, CurrencyId, CurrencyRecord, Exchange, ExchangeId, HARD_TOTAL,
-    Home, ISSUED_MAX, Loan, MEMORY_KIB_MAX, Member, Mode, Nature, Offer, OfferId, PolicyKey, ProcessIdentity, Resource, Rights,
-    TRANSFER_AMOUNT, Ticket, TicketId, TicketKind,
-};
 use crate::cover::{Touched, touched_by};
 use crate::exchange::bad_legs;
 use crate::trades::Trades;
+use crate::{
+    AMOUNT_MAX, BASE, Change, Currency, CurrencyId, CurrencyRecord, Exchange, ExchangeId,
+    HARD_TOTAL, Home, ISSUED_MAX, Loan, MEMORY_KIB_MAX, Member, Mode, Nature, Offer, OfferId,
+    PolicyKey, ProcessIdentity, Resource, Rights, TRANSFER_AMOUNT, Ticket, TicketId, TicketKind,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -30,11 +30,11 @@ mod trades;
 
 pub use broker::{Authorised, decide};
 pub use change::Change;
+pub use cover::{COVER_ONE, cover_of, cover_through};
 pub use currency::{
     BASE, BadMode, BadRights, Currency, CurrencyId, CurrencyRecord, Issued, Loan, Mode, Nature,
     Rights, Subject,
 };
-pub use cover::{COVER_ONE, cover_of, cover_through};
 pub use exchange::{
     Clearing, EXCHANGES_MAX, Exchange, ExchangeId, LEGS_MAX, LOANS_MAX, Leg, OFFERS_PER_OWNER_MAX,
 };

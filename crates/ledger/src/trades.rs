@@ -84,7 +84,10 @@ impl Trades {
         }
     }
 
-    pub(crate) fn exchanges_of(&self, id: CurrencyId) -> impl DoubleEndedIterator<Item = ExchangeId> {
+    pub(crate) fn exchanges_of(
+        &self,
+        id: CurrencyId,
+    ) -> impl DoubleEndedIterator<Item = ExchangeId> {
         let all = (id, ExchangeId(0))..=(id, ExchangeId(u64::MAX));
         self.by_party.range(all).map(|(_, exchange)| *exchange)
     }
@@ -199,9 +202,8 @@ impl Ledger {
     /// (paper 1, 4.2), oldest first.
     pub fn conflicts<'a>(&'a self, offer: &'a Offer) -> impl Iterator<Item = (OfferId, &'a Offer)> {
         let terms = &offer.terms;
-        self.offers_by_goods(&terms.wants, &terms.gives).filter(move |(_, other)| {
-            other.party != offer.party && !terms.meets(&other.terms)
-        })
+        self.offers_by_goods(&terms.wants, &terms.gives)
+            .filter(move |(_, other)| other.party != offer.party && !terms.meets(&other.terms))
     }
 
     /// How many base tickets of a good a currency has given away.
