@@ -4,15 +4,17 @@
 //! 1. What a currency *covers* of a good is what its *main ticket* is sure to be worth in base's
 //!    tickets of that kind: of the tickets that it holds of the resource, transfers excepted, the
 //!    one that covers most; of several the one of the lowest issuer, soft before hard.
-//! 2. A ticket from base covers its amount of its own kind and nothing of the other: were soft
-//!    tickets given away against hard ones, bystanders would pay while the giver is idle.
+//! 2. A ticket from base covers fifteen sixteenths of its amount of its own kind, and nothing of
+//!    the other: were soft tickets given away against hard ones, bystanders would pay while the
+//!    giver is idle. The last sixteenth cannot be given away, by nobody whom the ticket funds: so
+//!    whoever competes is worth more than nothing, and base's active tickets less the charges,
+//!    by which values are divided, are never less than a sixteenth of the active ones. (Nice
+//!    keeps one ticket for the same reason.)
 //! 3. A ticket from another currency covers its guaranteed part of what that one covers less
 //!    what it gives itself: soft `amount / issued · (1000 − hard) / 1000`, hard `amount / 1000`.
 //! 4. What is received covers nothing. So the end of one exchange uncovers no other.
 //! 5. A guest covers nothing: it is worth nothing.
-//! 6. Who gives keeps something: all that a currency gives of a good is **less** than it covers.
-//!    So each currency that competes is worth more than nothing, and base's active tickets less
-//!    the charges never add up to 0, by which values are divided. (Nice keeps one ticket, too.)
+//! 6. All that a currency gives of a good is at most what it covers.
 //!
 //! **Rounding down**: covers are counted in parts of [`COVER_ONE`] to one base ticket, and each
 //! currency on the way drops its remainder, so a cover is never above what the ticket is worth.
@@ -40,6 +42,11 @@ pub fn cover_through(rest: u128, kind: TicketKind, amount: u64, issued: Issued) 
         }
         TicketKind::Soft | TicketKind::Transfer => 0,
     }
+}
+
+/// What a ticket from base covers of its own kind (rule 2), in parts of [`COVER_ONE`].
+pub fn cover_by_base(amount: u64) -> u128 {
+    u128::from(amount) * (COVER_ONE / 16 * 15)
 }
 
 /// The cover that gifts of `given` base tickets use up, in parts of [`COVER_ONE`].
@@ -86,7 +93,7 @@ impl<'a> Covers<'a> {
             return 0;
         }
         if ticket.issuer == BASE {
-            return if ticket.kind == good.kind { cover_of(ticket.amount) } else { 0 };
+            return if ticket.kind == good.kind { cover_by_base(ticket.amount) } else { 0 };
         }
         let given = cover_of(self.given(ticket.issuer, good));
         let rest = self.cover(ticket.issuer, good).saturating_sub(given);
@@ -99,15 +106,15 @@ impl<'a> Covers<'a> {
         self.ledger.given(id, good).saturating_add(extra)
     }
 
-    /// Whether a currency keeps something of all that it gives (rule 6).
+    /// Whether a currency covers all that it gives (rule 6).
     pub(crate) fn is_covered(&mut self, id: CurrencyId, good: &Good) -> bool {
         let given = self.given(id, good);
-        given == 0 || cover_of(given) < self.cover(id, good)
+        given == 0 || cover_of(given) <= self.cover(id, good)
     }
 
     /// How many more base tickets a currency could give.
     pub(crate) fn spare(&mut self, id: CurrencyId, good: &Good) -> u64 {
-        let most = self.cover(id, good).div_ceil(COVER_ONE).saturating_sub(1);
+        let most = self.cover(id, good) / COVER_ONE;
         u64::try_from(most).unwrap_or(u64::MAX).saturating_sub(self.given(id, good))
     }
 }

@@ -30,7 +30,7 @@ mod trades;
 
 pub use broker::{Authorised, decide};
 pub use change::Change;
-pub use cover::{COVER_ONE, cover_of, cover_through};
+pub use cover::{COVER_ONE, cover_by_base, cover_of, cover_through};
 pub use currency::{
     BASE, BadMode, BadRights, Currency, CurrencyId, CurrencyRecord, Issued, Loan, Mode, Nature,
     Rights, Subject,

@@ -241,7 +241,7 @@ pub enum Refusal {
     /// It would give more than it is sure to have.
     #[error(
         "{giver} can give away {spare} {good} base tickets, not {asked}: what is given must be \
-         covered by base tickets of that kind, with at least one left"
+         covered by base tickets of that kind, of which a sixteenth is kept"
     )]
     Uncovered {
         /// Who.

@@ -68,7 +68,7 @@ impl Writer<'_> {
                 }
                 // What it gives itself is no part of it.
                 let cover = self.ledger.cover(giver, &good);
-                while given > 0 && cover_of(given) >= cover {
+                while given > 0 && cover_of(given) > cover {
                     let gives = |leg: &Leg| leg.giver == giver && leg.good == good;
                     let own = self.ledger.exchanges_of(giver);
                     let newest = own.filter(|(_, it)| it.legs.iter().any(gives)).last();

@@ -25,11 +25,12 @@ fn of(resource: Resource, kind: TicketKind, amount: u64) -> Funding {
     Funding { resource, kind, amount }
 }
 
-/// A currency of a user with 100 soft base tickets of each of three resources.
+/// A currency of a user with 160 soft base tickets of each of three resources, of which
+/// 150 can be given away.
 fn funded(ledger: &mut Ledger, uid: u32) -> CurrencyId {
     let id = perform(ledger, &user(uid), create(&format!("u{uid}"), uid)).expect("made");
     for resource in [Resource::Cpu, disk(), Resource::Memory] {
-        perform(ledger, &root(), fund(id, BASE, of(resource, TicketKind::Soft, 100)));
+        perform(ledger, &root(), fund(id, BASE, of(resource, TicketKind::Soft, 160)));
     }
     id
 }
@@ -72,7 +73,7 @@ fn four_tickets_come_and_go_together() {
     let memory = good(Resource::Memory);
     assert_eq!((ledger.given(b, &memory), ledger.received(a, &memory)), (20, 20));
     let issued = ledger.currency(BASE).expect("base").issued_of(&disk());
-    assert_eq!((issued.soft, issued.tickets), (200, 2), "what base has issued is what it was");
+    assert_eq!((issued.soft, issued.tickets), (320, 2), "what base has issued is what it was");
     let before = ledger.clone();
     let exchange = newest(&ledger);
     let end = Intent::EndExchange { exchange };
@@ -127,7 +128,7 @@ fn whoever_goes_takes_the_exchange_along() {
 fn clients_take_their_exchanges_and_offers_along() {
     let mut before = Ledger::new(0, 0);
     let (one, two) = (place(&mut before, 1, per_user(1)), place(&mut before, 2, per_user(2)));
-    let legs = vec![leg(one, two, Resource::Cpu, 99)];
+    let legs = vec![leg(one, two, Resource::Cpu, 93)];
     perform(&mut before, &user(1), Intent::Exchange { legs, until_s: Some(5) });
     place_offer(&mut before, 2, offer(two, Resource::Cpu, 10, disk(), 1));
     let to =
@@ -160,23 +161,23 @@ fn a_cover_is_what_the_main_ticket_is_sure_of() {
     let own = funded(&mut ledger, 1);
     let cpu = good(Resource::Cpu);
     let hard_cpu = Good { kind: TicketKind::Hard, ..cpu.clone() };
-    assert_eq!(ledger.cover(own, &cpu), 100 * COVER_ONE);
-    assert_eq!((ledger.spare(own, &cpu), ledger.spare(own, &hard_cpu)), (99, 0));
-    perform(&mut ledger, &root(), fund(own, BASE, hard(300)));
+    assert_eq!(ledger.cover(own, &cpu), 150 * COVER_ONE);
+    assert_eq!((ledger.spare(own, &cpu), ledger.spare(own, &hard_cpu)), (150, 0));
+    perform(&mut ledger, &root(), fund(own, BASE, hard(320)));
     assert_eq!(ledger.cover(own, &hard_cpu), 300 * COVER_ONE, "each kind for itself");
     let [x, y, z] =
         ["x", "y", "z"].map(|name| perform(&mut ledger, &user(1), create(name, 1)).expect("made"));
     perform(&mut ledger, &user(1), fund(x, own, soft(1)));
     perform(&mut ledger, &user(1), fund(y, own, soft(2)));
     perform(&mut ledger, &user(1), fund(z, own, hard(250)));
-    // Three quarters of 100 are left to the soft ones.
-    assert_eq!(ledger.cover(x, &cpu), 25 * COVER_ONE);
-    assert_eq!(ledger.cover(y, &cpu), 50 * COVER_ONE);
-    assert_eq!(ledger.cover(z, &cpu), 25 * COVER_ONE);
+    // Three quarters of 150 are left to the soft ones.
+    assert_eq!(ledger.cover(x, &cpu), 75 * COVER_ONE / 2);
+    assert_eq!(ledger.cover(y, &cpu), 75 * COVER_ONE);
+    assert_eq!(ledger.cover(z, &cpu), 75 * COVER_ONE / 2);
     assert_eq!(ledger.cover(z, &hard_cpu), 75 * COVER_ONE);
     // Not their sum, but the greater.
     perform(&mut ledger, &user(1), fund(z, x, soft(1)));
-    assert_eq!(ledger.cover(z, &cpu), 25 * COVER_ONE);
+    assert_eq!(ledger.cover(z, &cpu), 75 * COVER_ONE / 2);
     // What is received covers nothing, what the issuer gives is nobody else's cover.
     let other = funded(&mut ledger, 2);
     let lend = |giver, receiver, amount| Intent::Exchange {
@@ -184,13 +185,13 @@ fn a_cover_is_what_the_main_ticket_is_sure_of() {
         until_s: None,
     };
     perform(&mut ledger, &user(2), lend(other, y, 60));
-    assert_eq!(ledger.cover(y, &cpu), 50 * COVER_ONE);
+    assert_eq!(ledger.cover(y, &cpu), 75 * COVER_ONE);
     perform(&mut ledger, &user(1), lend(own, other, 40));
-    assert_eq!(ledger.cover(y, &cpu), 30 * COVER_ONE);
-    // A third of a ticket is no ticket, and the last one is kept.
+    assert_eq!(ledger.cover(y, &cpu), 55 * COVER_ONE);
+    // Half a ticket is no ticket.
     perform(&mut ledger, &user(1), fund(x, own, soft(4)));
-    assert_eq!(ledger.spare(y, &cpu), 14, "a third of 45 is 15, rounded down");
-    assert_eq!(ledger.spare(x, &cpu), 29, "two thirds are 30, rounded down");
+    assert_eq!(ledger.cover(y, &cpu), 55 * COVER_ONE / 2);
+    assert_eq!((ledger.spare(y, &cpu), ledger.spare(x, &cpu)), (27, 55));
 }
 
 #[test]
@@ -227,21 +228,21 @@ fn the_newest_are_undone_until_the_rest_is_covered() {
         (ledger.given(a, &good(Resource::Cpu)), ledger.given(inner, &good(Resource::Cpu)))
     };
     assert_eq!(given(&ledger), (55, 30));
-    // 50 cover 10 + 20 of a's own; then 20 are left, which do not cover what inner gives.
+    // 45 cover 10 + 20 of a's own; then 15 are left, which do not cover what inner gives.
     let changes =
-        attempt(&mut ledger, &root(), fund(a, BASE, soft(50))).expect("the superuser may");
+        attempt(&mut ledger, &root(), fund(a, BASE, soft(48))).expect("the superuser may");
     assert_eq!(given(&ledger), (30, 0));
     assert_eq!(changes.len(), 3, "the ticket, the newest of a's, inner's: {changes:?}");
-    // Had a given less, inner would not be asked: a's own go first.
+    // 60 cover all of a's own.
     ledger.undo(changes);
-    perform(&mut ledger, &root(), fund(a, BASE, soft(54)));
-    assert_eq!(given(&ledger), (30, 0));
+    perform(&mut ledger, &root(), fund(a, BASE, soft(64)));
+    assert_eq!(given(&ledger), (55, 0));
     let mut ledger = exchanged().0;
     let a = ledger.named(1, "u1").expect("a");
-    perform(&mut ledger, &root(), fund(a, BASE, of(disk(), TicketKind::Soft, 51)));
+    perform(&mut ledger, &root(), fund(a, BASE, of(disk(), TicketKind::Soft, 54)));
     assert_eq!(ledger.exchanges().count(), 1);
-    perform(&mut ledger, &root(), fund(a, BASE, of(disk(), TicketKind::Soft, 50)));
-    assert_eq!(ledger.exchanges().count(), 0, "who gives keeps something");
+    perform(&mut ledger, &root(), fund(a, BASE, of(disk(), TicketKind::Soft, 53)));
+    assert_eq!(ledger.exchanges().count(), 0, "who gives keeps a sixteenth");
 }
 
 #[test]
@@ -314,18 +315,21 @@ fn a_batch_is_covered_as_a_whole() {
     let (a, b) = (funded(&mut ledger, 1), funded(&mut ledger, 2));
     // Each of them could be covered alone.
     let offers: Vec<OfferId> = (0..2)
-        .map(|_| place_offer(&mut ledger, 1, offer(a, disk(), 60, Resource::Cpu, 10)))
+        .map(|_| place_offer(&mut ledger, 1, offer(a, disk(), 80, Resource::Cpu, 10)))
         .collect();
     let theirs: Vec<OfferId> = (0..2)
-        .map(|_| place_offer(&mut ledger, 2, offer(b, Resource::Cpu, 10, disk(), 60)))
+        .map(|_| place_offer(&mut ledger, 2, offer(b, Resource::Cpu, 10, disk(), 80)))
         .collect();
     let clearing = |index: usize| Clearing {
         offers: vec![offers[index], theirs[index]],
-        legs: vec![leg(a, b, disk(), 60), leg(b, a, Resource::Cpu, 10)],
+        legs: vec![leg(a, b, disk(), 80), leg(b, a, Resource::Cpu, 10)],
     };
     let both = Intent::Clear { exchanges: vec![clearing(0), clearing(1)] };
     let refusal = refusal(&mut ledger, &Authority::System, both);
-    assert_eq!(refusal, Refusal::Uncovered { giver: a, good: good(disk()), spare: 99, asked: 120 });
+    assert_eq!(
+        refusal,
+        Refusal::Uncovered { giver: a, good: good(disk()), spare: 150, asked: 160 }
+    );
     perform(&mut ledger, &Authority::System, Intent::Clear { exchanges: vec![clearing(0)] });
     assert_eq!(ledger.offers().count(), 2, "what cannot be covered now stays and waits");
 }
@@ -374,8 +378,8 @@ fn only_who_may_gives_and_offers() {
     perform(&mut ledger, &user(2), grant);
     perform(&mut ledger, &user(1), swap);
     perform(&mut ledger, &user(1), theirs);
-    let uncovered = refusal(&mut ledger, &user(1), lend(99));
-    assert!(matches!(uncovered, Refusal::Uncovered { spare: 98, asked: 99, .. }), "{uncovered}");
+    let uncovered = refusal(&mut ledger, &user(1), lend(150));
+    assert!(matches!(uncovered, Refusal::Uncovered { spare: 149, asked: 150, .. }), "{uncovered}");
     let base = Intent::Exchange { legs: vec![leg(BASE, b, disk(), 1)], until_s: None };
     assert_eq!(refusal(&mut ledger, &root(), base), Refusal::BaseTrades);
     for legs in [vec![], vec![leg(a, a, disk(), 1)], vec![leg(a, b, disk(), 0)]] {
@@ -478,7 +482,7 @@ fn spoilt_exchanges_do_not_fit() {
         let misfit = Ledger::restore(spoilt).expect_err("spoilt it does not");
         assert!(misfit.why.contains(what), "{misfit}");
     };
-    misfit("gives more disk:sda than it covers", &|it| it.exchanges[0].1.legs[0].amount = 100);
+    misfit("gives more disk:sda than it covers", &|it| it.exchanges[0].1.legs[0].amount = 151);
     misfit("cannot exchange", &|it| it.exchanges[0].1.legs[0].receiver = CurrencyId(99));
     misfit("cannot exchange", &|it| it.exchanges[0].1.legs[0].receiver = BASE);
     misfit("nobody gives", &|it| it.exchanges[0].1.legs[0].receiver = a);
