@@ -17,6 +17,7 @@ impl Ledger {
         assert_eq!(authorised.version, self.version(), "authorised for another version");
         let mut writer = Writer { ledger: self, changes: Vec::new() };
         writer.carry_out(authorised.authority, authorised.intent);
+        writer.undo_uncovered();
         writer.changes
     }
 
@@ -26,9 +27,9 @@ impl Ledger {
     }
 }
 
-struct Writer<'a> {
-    ledger: &'a mut Ledger,
-    changes: Vec<Change>,
+pub(crate) struct Writer<'a> {
+    pub(crate) ledger: &'a mut Ledger,
+    pub(crate) changes: Vec<Change>,
 }
 
 impl Writer<'_> {
@@ -48,10 +49,16 @@ impl Writer<'_> {
             Intent::ChangeMode { currency, mode } => {
                 self.edit(currency, |record| record.mode = mode);
             }
-            Intent::ChangeOwner { currency, owner, group } => self.edit(currency, |record| {
-                record.owner = owner.unwrap_or(record.owner);
-                record.group = group.unwrap_or(record.group);
-            }),
+            Intent::ChangeOwner { currency, owner, group } => {
+                let now = self.ledger.currency(currency).expect("it exists").record.owner;
+                if owner.is_some_and(|owner| owner != now) {
+                    self.end_trades_of(currency);
+                }
+                self.edit(currency, |record| {
+                    record.owner = owner.unwrap_or(record.owner);
+                    record.group = group.unwrap_or(record.group);
+                });
+            }
             Intent::Grant { currency, subject, rights } => self.grant(currency, subject, rights),
             Intent::Fund { holder, issuer, funding } => self.fund(holder, issuer, &funding),
             Intent::Unfund { holder, issuer, resource, kind } => {
@@ -97,6 +104,11 @@ impl Writer<'_> {
                     self.write(Change::Memory { before, after: kib });
                 }
             }
+            Intent::Offer { offer } => self.list_offer(offer),
+            Intent::CancelOffer { offer } => self.cancel_offer(offer),
+            Intent::Exchange { legs, until_s } => self.exchange(legs, until_s, Vec::new()),
+            Intent::Clear { exchanges } => self.clear(exchanges),
+            Intent::EndExchange { exchange } => self.end_exchange(exchange),
             Intent::Nice { client, resource, amount } => {
                 let Authority::Caller(caller) = authority else {
                     unreachable!("the broker lets only callers be niced")
@@ -138,6 +150,7 @@ impl Writer<'_> {
             if let Some(id) = own {
                 self.dismiss(id);
                 self.take_back_all(id);
+                self.end_trades_of(id);
             }
         }
         let Some(id) = own else { return };
@@ -451,10 +464,11 @@ impl Writer<'_> {
         tickets.into_iter().for_each(|ticket| self.revoke(ticket));
     }
 
-    /// Remove a currency that funds nobody, or a client with its transfers and all who joined
-    /// it. What a job was lent goes back to currencies that still hold the ticket it was taken
+    /// Remove a currency that funds nobody, or a client with its transfers, its exchanges and all
+    /// who joined it. What a job was lent goes back to currencies that still hold the ticket it was taken
     /// from.
     fn destroy(&mut self, id: CurrencyId) {
+        self.end_trades_of(id);
         self.revoke_all(id, |_| true);
         self.take_back_all(id);
         self.dismiss(id);
@@ -515,7 +529,7 @@ impl Writer<'_> {
         }
     }
 
-    fn write(&mut self, change: Change) {
+    pub(crate) fn write(&mut self, change: Change) {
         self.ledger.write(change.clone());
         self.changes.push(change);
     }

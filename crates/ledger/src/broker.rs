@@ -46,8 +46,8 @@ pub fn decide(
     Ok(Authorised { version: ledger.version(), authority, intent })
 }
 
-struct Broker<'a> {
-    ledger: &'a Ledger,
+pub(crate) struct Broker<'a> {
+    pub(crate) ledger: &'a Ledger,
     authority: &'a Authority,
 }
 
@@ -161,6 +161,11 @@ impl Broker<'_> {
                 })
             }
             Intent::SetMemory { kib } => self.check_memory(*kib),
+            Intent::Offer { offer } => self.check_offer(offer),
+            Intent::CancelOffer { offer } => self.check_cancel(*offer),
+            Intent::Exchange { legs, .. } => self.check_exchange(legs),
+            Intent::Clear { exchanges } => self.check_clear(exchanges),
+            Intent::EndExchange { exchange } => self.check_end(*exchange),
             Intent::Nice { client, resource, amount } => self.check_nice(client, resource, *amount),
             Intent::SetBase { uid, placements, amount } => {
                 self.check_set_base(*uid, placements, *amount)
@@ -393,7 +398,7 @@ impl Broker<'_> {
         held.filter(|ticket| ticket.kind != TicketKind::Transfer)
     }
 
-    fn currency(&self, id: CurrencyId) -> Result<&Currency, Refusal> {
+    pub(crate) fn currency(&self, id: CurrencyId) -> Result<&Currency, Refusal> {
         self.ledger.currency(id).ok_or(Refusal::UnknownCurrency(id))
     }
 
@@ -425,7 +430,7 @@ impl Broker<'_> {
         }
     }
 
-    fn is_superuser(&self) -> bool {
+    pub(crate) fn is_superuser(&self) -> bool {
         self.uid().is_none_or(|uid| self.ledger.is_superuser(uid))
     }
 
@@ -433,7 +438,7 @@ impl Broker<'_> {
         if self.is_superuser() { Ok(()) } else { Err(Refusal::NotSuperuser(what)) }
     }
 
-    fn system(&self, what: &'static str) -> Result<(), Refusal> {
+    pub(crate) fn system(&self, what: &'static str) -> Result<(), Refusal> {
         match self.authority {
             Authority::System => Ok(()),
             Authority::Caller(_) => Err(Refusal::NotSuperuser(what)),
@@ -470,7 +475,7 @@ impl Broker<'_> {
         Err(Refusal::NotOwner { currency: currency.id, owner, what })
     }
 
-    fn owner_or(&self, currency: &Currency, needs: Rights) -> Result<(), Refusal> {
+    pub(crate) fn owner_or(&self, currency: &Currency, needs: Rights) -> Result<(), Refusal> {
         if self.uid() == Some(currency.record.owner) {
             return Ok(());
         }

@@ -1,7 +1,10 @@
 //! The primitive changes of which every operation consists. Each knows its inverse, so a
 //! batch can be undone whole and a journal can be replayed without deciding again.
 
-use crate::{CurrencyId, CurrencyRecord, Home, Member, PolicyKey, Ticket, TicketId};
+use crate::{
+    CurrencyId, CurrencyRecord, Exchange, ExchangeId, Home, Member, Offer, OfferId, PolicyKey,
+    Ticket, TicketId,
+};
 use serde::{Deserialize, Serialize};
 
 /// One thing in the ledger that became another: `None` before is a creation, `None` after a
@@ -45,6 +48,24 @@ pub enum Change {
         /// Where it is.
         after: Option<CurrencyId>,
     },
+    /// An exchange: all its linked tickets at once.
+    Exchange {
+        /// Which.
+        id: ExchangeId,
+        /// What it was.
+        before: Option<Exchange>,
+        /// What it is.
+        after: Option<Exchange>,
+    },
+    /// An offer.
+    Offer {
+        /// Which.
+        id: OfferId,
+        /// What it was.
+        before: Option<Box<Offer>>,
+        /// What it is.
+        after: Option<Box<Offer>>,
+    },
     /// How much memory base has to promise, in KiB.
     Memory {
         /// What it was; 0 while it was never told.
@@ -69,6 +90,12 @@ impl Change {
             }
             Change::Member { member, before, after } => {
                 Change::Member { member, before: after, after: before }
+            }
+            Change::Exchange { id, before, after } => {
+                Change::Exchange { id, before: after, after: before }
+            }
+            Change::Offer { id, before, after } => {
+                Change::Offer { id, before: after, after: before }
             }
             Change::Memory { before, after } => Change::Memory { before: after, after: before },
         }

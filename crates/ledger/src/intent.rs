@@ -1,8 +1,8 @@
 //! What can be asked of the ledger, and by whom.
 
 use crate::{
-    Class, CurrencyId, Funding, Member, Mode, Placements, ProcessIdentity, Resource, Rights,
-    Subject, TicketKind,
+    Class, Clearing, CurrencyId, ExchangeId, Funding, Leg, Member, Mode, Offer, OfferId,
+    Placements, ProcessIdentity, Resource, Rights, Subject, TicketKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -191,6 +191,39 @@ pub enum Intent {
     SetMemory {
         /// In KiB, 1 to [`MEMORY_KIB_MAX`](crate::MEMORY_KIB_MAX).
         kib: u64,
+    },
+    /// Offer an exchange. Owner of the party, or `c` on it; it must cover all that it offers now.
+    /// Where it no longer does, the offer stays and waits until it does again.
+    Offer {
+        /// Who, and what for what.
+        offer: Offer,
+    },
+    /// Withdraw an offer; what came of it stays. Owner of its party, or `c` on that; the system
+    /// when its time is over.
+    CancelOffer {
+        /// Which.
+        offer: OfferId,
+    },
+    /// Give base tickets away: one leg is a loan, several are a *static* exchange (paper 1, 5.7).
+    /// Owner of every giver, or `c` on it; who only receives is not asked, as with
+    /// [`Transfer`](Intent::Transfer), but may end it.
+    Exchange {
+        /// Who gives what to whom, 1 to [`LEGS_MAX`](crate::LEGS_MAX).
+        legs: Vec<Leg>,
+        /// When it ends: seconds since 1970.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until_s: Option<u64>,
+    },
+    /// System: the dealer found exchanges among the offers. All of them are made, or none.
+    Clear {
+        /// Which, in this order.
+        exchanges: Vec<Clearing>,
+    },
+    /// End an exchange, all its tickets at once. Owner of a party, or `c` on it; the system when
+    /// its time is over.
+    EndExchange {
+        /// Which.
+        exchange: ExchangeId,
     },
     /// Run a process as a job funded from base, taken out of the caller's own currencies for as
     /// long as the job lives (paper 1, 4.4 and 5.6).

@@ -1,9 +1,12 @@
 //! The state, its indexes, and the one place that writes to it.
 
+use crate::cover::{Touched, touched_by};
+use crate::exchange::bad_legs;
+use crate::trades::Trades;
 use crate::{
-    AMOUNT_MAX, BASE, Change, Currency, CurrencyId, CurrencyRecord, HARD_TOTAL, Home, ISSUED_MAX,
-    Loan, MEMORY_KIB_MAX, Member, Mode, Nature, PolicyKey, ProcessIdentity, Resource, Rights,
-    TRANSFER_AMOUNT, Ticket, TicketId, TicketKind,
+    AMOUNT_MAX, BASE, Change, Currency, CurrencyId, CurrencyRecord, Exchange, ExchangeId,
+    HARD_TOTAL, Home, ISSUED_MAX, Loan, MEMORY_KIB_MAX, Member, Mode, Nature, Offer, OfferId,
+    PolicyKey, ProcessIdentity, Resource, Rights, TRANSFER_AMOUNT, Ticket, TicketId, TicketKind,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,12 +21,15 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug)]
 pub struct Ledger {
     currencies: BTreeMap<CurrencyId, Currency>,
-    tickets: BTreeMap<TicketId, Ticket>,
+    pub(crate) tickets: BTreeMap<TicketId, Ticket>,
     homes: BTreeMap<PolicyKey, Home>,
     joined: BTreeMap<Member, CurrencyId>,
+    pub(crate) trades: Trades,
     memory_kib: u64,
     next_currency: u64,
     next_ticket: u64,
+    next_exchange: u64,
+    next_offer: u64,
     version: u64,
     // Indexes, derived from the above.
     by_founder: BTreeMap<Member, CurrencyId>,
@@ -39,6 +45,7 @@ impl PartialEq for Ledger {
             && self.tickets == other.tickets
             && self.homes == other.homes
             && self.joined == other.joined
+            && self.trades == other.trades
             && self.memory_kib == other.memory_kib
             && self.by_founder == other.by_founder
             && self.by_client == other.by_client
@@ -62,6 +69,12 @@ pub struct Snapshot {
     /// Everybody who has joined a client.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub joined: Vec<(Member, CurrencyId)>,
+    /// Every exchange.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exchanges: Vec<(ExchangeId, Exchange)>,
+    /// Every offer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub offers: Vec<(OfferId, Offer)>,
     /// How much memory base has to promise, in KiB; 0 while it was never told.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub memory_kib: u64,
@@ -69,6 +82,12 @@ pub struct Snapshot {
     pub next_currency: u64,
     /// The next unused ticket id.
     pub next_ticket: u64,
+    /// The next unused id of an exchange.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub next_exchange: u64,
+    /// The next unused id of an offer.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub next_offer: u64,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -112,9 +131,12 @@ impl Ledger {
             tickets: BTreeMap::new(),
             homes: BTreeMap::new(),
             joined: BTreeMap::new(),
+            trades: Trades::default(),
             memory_kib: 0,
             next_currency: 0,
             next_ticket: 0,
+            next_exchange: 0,
+            next_offer: 0,
             version: 0,
             by_founder: BTreeMap::new(),
             by_client: BTreeSet::new(),
@@ -355,6 +377,14 @@ impl Ledger {
         TicketId(self.next_ticket)
     }
 
+    pub(crate) fn fresh_exchange(&self) -> ExchangeId {
+        ExchangeId(self.next_exchange)
+    }
+
+    pub(crate) fn fresh_offer(&self) -> OfferId {
+        OfferId(self.next_offer)
+    }
+
     /// Undo what [`apply`](Ledger::apply) did, given its changes in their order.
     pub fn undo(&mut self, changes: Vec<Change>) {
         for change in changes.into_iter().rev() {
@@ -367,11 +397,23 @@ impl Ledger {
     /// # Errors
     /// [`Misfit`] where a change does not fit; the ledger is then half changed and of no use.
     pub fn replay(&mut self, changes: Vec<Change>) -> Result<(), Misfit> {
+        let last = changes.len().saturating_sub(1);
+        let mut touched = Touched::new();
         for (index, change) in changes.into_iter().enumerate() {
             self.fits(&change).map_err(|why| Misfit { index, why })?;
-            self.write(change);
+            let change = std::slice::from_ref(&change);
+            touched.append(&mut touched_by(self, change));
+            self.write(change[0].clone());
+            touched.append(&mut touched_by(self, change));
         }
-        Ok(())
+        // Not before the end: what an operation uncovers it undoes itself.
+        match self.first_uncovered(&touched) {
+            None => Ok(()),
+            Some((id, good)) => {
+                let why = format!("currency {id} gives more {} than it covers", good.resource);
+                Err(Misfit { index: last, why })
+            }
+        }
     }
 
     fn fits(&self, change: &Change) -> Result<(), String> {
@@ -386,6 +428,7 @@ impl Ledger {
                     currency.backing.is_empty()
                         && currency.issued.is_empty()
                         && self.members(*id).next().is_none()
+                        && !self.trades.concern(*id)
                 };
                 match after {
                     None if !now.is_some_and(bare) => {
@@ -419,6 +462,26 @@ impl Ledger {
                 }
                 if let Some(ticket) = after {
                     self.ticket_fits(*id, before.as_ref(), ticket)?;
+                }
+            }
+            Change::Exchange { id, before, after } => {
+                if self.exchange(*id) != before.as_ref() {
+                    return Err(format!("{id} is not what it was"));
+                }
+                if let Some(exchange) = after {
+                    self.exchange_fits(*id, exchange)?;
+                }
+            }
+            Change::Offer { id, before, after } => {
+                if self.offer(*id) != before.as_deref() {
+                    return Err(format!("{id} is not what it was"));
+                }
+                let same = |offer: &Offer| before.as_ref().is_none_or(|it| it.party == offer.party);
+                let party = |id: &CurrencyId| *id != BASE && known(id);
+                if let Some(offer) = after.as_deref()
+                    && !(offer.terms.check().is_ok() && party(&offer.party) && same(offer))
+                {
+                    return Err(format!("{id} is none that can be made"));
                 }
             }
             Change::Home { key, before, after } => {
@@ -458,6 +521,17 @@ impl Ledger {
             return Err(format!("currency {id} is not the one base"));
         }
         Ok(())
+    }
+
+    fn exchange_fits(&self, id: ExchangeId, exchange: &Exchange) -> Result<(), String> {
+        if let Some(why) = bad_legs(&exchange.legs) {
+            return Err(format!("{id} cannot be: {why}"));
+        }
+        let known = |party: &CurrencyId| *party != BASE && self.currencies.contains_key(party);
+        match exchange.parties().iter().all(known) {
+            true => Ok(()),
+            false => Err(format!("{id} is between currencies that cannot exchange")),
+        }
     }
 
     fn ticket_fits(
@@ -514,9 +588,13 @@ impl Ledger {
             tickets: self.tickets.iter().map(|(id, ticket)| (*id, ticket.clone())).collect(),
             homes: self.homes.iter().map(|(key, home)| (key.clone(), home.clone())).collect(),
             joined: self.joined().collect(),
+            exchanges: self.exchanges().map(|(id, exchange)| (id, exchange.clone())).collect(),
+            offers: self.offers().map(|(id, offer)| (id, offer.clone())).collect(),
             memory_kib: self.memory_kib,
             next_currency: self.next_currency,
             next_ticket: self.next_ticket,
+            next_exchange: self.next_exchange,
+            next_offer: self.next_offer,
         }
     }
 
@@ -525,8 +603,9 @@ impl Ledger {
     /// # Errors
     /// [`Misfit`] where the snapshot contradicts itself.
     pub fn restore(snapshot: Snapshot) -> Result<Ledger, Misfit> {
-        let Snapshot { currencies, tickets, homes, joined, memory_kib, .. } = snapshot;
-        let Snapshot { next_currency, next_ticket, .. } = snapshot;
+        let Snapshot { currencies, tickets, homes, joined, exchanges, offers, .. } = snapshot;
+        let Snapshot { memory_kib, next_currency, next_ticket, .. } = snapshot;
+        let Snapshot { next_exchange, next_offer, .. } = snapshot;
         let currencies = currencies.into_iter().map(|(id, record)| Change::Currency {
             id,
             before: None,
@@ -547,15 +626,29 @@ impl Ledger {
             before: None,
             after: Some(id),
         });
+        let exchanges = exchanges.into_iter().map(|(id, exchange)| Change::Exchange {
+            id,
+            before: None,
+            after: Some(exchange),
+        });
+        let offers = offers.into_iter().map(|(id, offer)| Change::Offer {
+            id,
+            before: None,
+            after: Some(Box::new(offer)),
+        });
         let mut ledger = Ledger::empty();
         // Before the tickets that it bounds.
         ledger.replay(vec![Change::Memory { before: 0, after: memory_kib }])?;
-        ledger.replay(currencies.chain(tickets).chain(homes).chain(joined).collect())?;
+        let trades = exchanges.chain(offers);
+        ledger
+            .replay(currencies.chain(tickets).chain(homes).chain(joined).chain(trades).collect())?;
         if !ledger.currencies.contains_key(&BASE) {
             return Err(Misfit { index: 0, why: "there is no base".to_owned() });
         }
         ledger.next_currency = ledger.next_currency.max(next_currency);
         ledger.next_ticket = ledger.next_ticket.max(next_ticket);
+        ledger.next_exchange = ledger.next_exchange.max(next_exchange);
+        ledger.next_offer = ledger.next_offer.max(next_offer);
         Ok(ledger)
     }
 
@@ -571,6 +664,9 @@ impl Ledger {
                     Some(record) => {
                         self.index(id, &record);
                         self.next_currency = self.next_currency.max(id.0 + 1);
+                        if let Some(before) = &before {
+                            self.trades.change_owner(id, before.owner, record.owner);
+                        }
                         match self.currencies.get_mut(&id) {
                             Some(currency) => currency.record = *record,
                             None => {
@@ -588,6 +684,7 @@ impl Ledger {
                     None => {
                         let gone = self.currencies.remove(&id).expect("a removed currency exists");
                         assert!(gone.backing.is_empty() && gone.issued.is_empty());
+                        assert!(!self.trades.concern(id), "gone without its exchanges");
                     }
                 }
             }
@@ -623,6 +720,27 @@ impl Ledger {
                     self.by_client.insert((client, member));
                     self.joined.insert(member, client);
                 }
+            }
+            Change::Exchange { id, before, after } => {
+                self.next_exchange = self.next_exchange.max(id.0 + 1);
+                let legs = before.iter().chain(&after).flat_map(|exchange| &exchange.legs);
+                let givers: BTreeSet<_> =
+                    legs.map(|leg| (leg.giver, leg.good.resource.clone())).collect();
+                let led: Vec<bool> = givers.iter().map(|key| self.trades.is_lead(key)).collect();
+                self.trades.set_exchange(id, after);
+                for (key, led) in givers.iter().zip(led) {
+                    let leads = self.trades.is_lead(key);
+                    if leads != led {
+                        self.relead(key.0, &key.1, leads);
+                    }
+                }
+            }
+            Change::Offer { id, before, after } => {
+                self.next_offer = self.next_offer.max(id.0 + 1);
+                let party = before.iter().chain(&after).map(|offer| offer.party).next();
+                let party = party.and_then(|party| self.currencies.get(&party));
+                let owner = party.map_or(0, |currency| currency.record.owner);
+                self.trades.set_offer(id, owner, after.map(|offer| *offer));
             }
             Change::Memory { after, .. } => self.memory_kib = after,
         }
@@ -683,9 +801,22 @@ impl Ledger {
             TicketKind::Hard => totals.hard += ticket.amount,
             TicketKind::Transfer => {}
         }
+        self.lead(id, ticket, true);
+    }
+
+    /// A ticket has come or gone that may lead to a giver.
+    fn lead(&mut self, id: TicketId, ticket: &Ticket, comes: bool) {
+        let Ticket { issuer, holder, resource, kind, .. } = ticket;
+        let leads = *issuer != BASE
+            && *kind != TicketKind::Transfer
+            && self.trades.is_lead(&(*holder, resource.clone()));
+        if leads && self.trades.lead(*issuer, resource, id, comes) {
+            self.relead(*issuer, resource, comes);
+        }
     }
 
     fn detach(&mut self, id: TicketId, ticket: &Ticket) {
+        self.lead(id, ticket, false);
         let holder = self.currencies.get_mut(&ticket.holder).expect("the holder exists");
         holder.backing.remove(&id);
         let issuer = self.currencies.get_mut(&ticket.issuer).expect("the issuer exists");

@@ -11,7 +11,10 @@
 mod apply;
 mod broker;
 mod change;
+mod clear;
+mod cover;
 mod currency;
+mod exchange;
 mod home;
 mod identity;
 mod intent;
@@ -21,13 +24,19 @@ mod member;
 mod offer;
 mod refusal;
 mod resource;
+mod settle;
 mod ticket;
+mod trades;
 
 pub use broker::{Authorised, decide};
 pub use change::Change;
+pub use cover::{COVER_ONE, cover_by_base, cover_of, cover_through};
 pub use currency::{
     BASE, BadMode, BadRights, Currency, CurrencyId, CurrencyRecord, Issued, Loan, Mode, Nature,
     Rights, Subject,
+};
+pub use exchange::{
+    Clearing, EXCHANGES_MAX, Exchange, ExchangeId, LEGS_MAX, LOANS_MAX, Leg, OFFERS_PER_OWNER_MAX,
 };
 pub use home::{BadPolicyKey, Funding, Home, Placement, Placements, PolicyKey};
 pub use identity::ProcessIdentity;

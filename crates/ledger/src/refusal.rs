@@ -1,9 +1,9 @@
 //! Why an operation was refused, in words for the person who asked.
 
 use crate::{
-    AMOUNT_MAX, BACKERS_MAX, CURRENCIES_PER_OWNER_MAX, CurrencyId, DEPTH_MAX, GRANTS_MAX,
-    HARD_TOTAL, ISSUED_MAX, MEMORY_KIB_MAX, Member, NAME_LEN_MAX, ProcessIdentity, Resource,
-    Rights, TRANSFERS_MAX,
+    AMOUNT_MAX, BACKERS_MAX, BadTerms, CURRENCIES_PER_OWNER_MAX, CurrencyId, DEPTH_MAX, ExchangeId,
+    GRANTS_MAX, Good, HARD_TOTAL, ISSUED_MAX, MEMORY_KIB_MAX, Member, NAME_LEN_MAX,
+    OFFERS_PER_OWNER_MAX, OfferId, ProcessIdentity, Resource, Rights, TRANSFERS_MAX,
 };
 
 /// A refusal: nothing was changed.
@@ -218,6 +218,55 @@ pub enum Refusal {
     /// Too many lend to one.
     #[error("{TRANSFERS_MAX} clients already lend to {0}; no more can")]
     TooManyTransfers(CurrencyId),
+    /// No such offer.
+    #[error("there is no {0}")]
+    UnknownOffer(OfferId),
+    /// No such exchange.
+    #[error("there is no {0}")]
+    UnknownExchange(ExchangeId),
+    /// Terms that make no sense.
+    #[error("{0}")]
+    BadTerms(#[from] BadTerms),
+    /// Legs that make no exchange.
+    #[error("that is no exchange: {0}")]
+    BadExchange(&'static str),
+    /// Exchanges that the offers they name would not have.
+    #[error("the offers do not make exchange number {index} of the clearing: {why}")]
+    BadClearing {
+        /// Which of the batch.
+        index: usize,
+        /// Why.
+        why: &'static str,
+    },
+    /// It would give more than it is sure to have.
+    #[error(
+        "{giver} can give away {spare} {good} base tickets, not {asked}: what is given must be \
+         covered by base tickets of that kind, of which a sixteenth is kept"
+    )]
+    Uncovered {
+        /// Who.
+        giver: CurrencyId,
+        /// Of what.
+        good: Good,
+        /// How many more it could give.
+        spare: u64,
+        /// Asked.
+        asked: u64,
+    },
+    /// Too many offers.
+    #[error("uid {0} already has {OFFERS_PER_OWNER_MAX} offers; cancel some")]
+    TooManyOffers(u32),
+    /// Too many exchanges.
+    #[error("currency {currency} already takes part in {most} exchanges of that kind; end some")]
+    TooManyExchanges {
+        /// Which.
+        currency: CurrencyId,
+        /// How many it can have.
+        most: usize,
+    },
+    /// Base has nobody to exchange with.
+    #[error("base takes part in no exchange: it issues what is exchanged")]
+    BaseTrades,
     /// Base needs no funding.
     #[error("base holds no tickets: it is what the machine has")]
     BaseHolds,
@@ -328,6 +377,8 @@ impl Refusal {
             Refusal::UnknownCurrency(_)
             | Refusal::UnknownProcess(_)
             | Refusal::UnknownMember(_)
+            | Refusal::UnknownOffer(_)
+            | Refusal::UnknownExchange(_)
             | Refusal::UnknownTicket { .. } => "unknown",
             Refusal::Forbidden { .. }
             | Refusal::NotOwner { .. }
@@ -342,11 +393,16 @@ impl Refusal {
             | Refusal::TransferKind
             | Refusal::BadMemory(_)
             | Refusal::NiceNothing
+            | Refusal::BadTerms(_)
+            | Refusal::BadExchange(_)
+            | Refusal::BadClearing { .. }
             | Refusal::BadPlacement { .. } => "invalid",
             Refusal::TooManyCurrencies(_)
             | Refusal::TooManyGrants(_)
             | Refusal::TooManyBackers(_)
             | Refusal::TooManyTransfers(_)
+            | Refusal::TooManyOffers(_)
+            | Refusal::TooManyExchanges { .. }
             | Refusal::IssuedTooMuch { .. }
             | Refusal::HardExhausted { .. }
             | Refusal::MemoryExhausted { .. }
@@ -354,6 +410,8 @@ impl Refusal {
             Refusal::NameTaken { .. }
             | Refusal::ClientIssues(_)
             | Refusal::BaseHolds
+            | Refusal::BaseTrades
+            | Refusal::Uncovered { .. }
             | Refusal::NotPure { .. }
             | Refusal::NotClient(_)
             | Refusal::StillFunds { .. }

@@ -335,5 +335,10 @@ fn kind(intent: &Intent) -> &'static str {
         Intent::TakeBack { .. } => "take_back",
         Intent::Ensure { .. } => "ensure",
         Intent::SetMemory { .. } => "set-memory",
+        Intent::Offer { .. } => "offer",
+        Intent::CancelOffer { .. } => "cancel_offer",
+        Intent::Exchange { .. } => "exchange",
+        Intent::Clear { .. } => "clear",
+        Intent::EndExchange { .. } => "end_exchange",
     }
 }

@@ -1,11 +1,13 @@
 //! The auditor: holds the ledger and the valuation to theorems 1, 3 and 4 and to their own
 //! books, against the [naive model](crate::model).
 
+use crate::covers::covers;
 use crate::fraction::Fraction;
 use crate::model::{Model, Values};
 use ledger::{
-    AMOUNT_MAX, BACKERS_MAX, BASE, Change, Currency, CurrencyId, DEPTH_MAX, ISSUED_MAX, Issued,
-    Ledger, Member, Misfit, Nature, Resource, TRANSFER_AMOUNT, TRANSFERS_MAX, TicketKind,
+    AMOUNT_MAX, BACKERS_MAX, BASE, Change, Currency, CurrencyId, DEPTH_MAX, Good, ISSUED_MAX,
+    Issued, LEGS_MAX, Ledger, Member, Misfit, Nature, Resource, TRANSFER_AMOUNT, TRANSFERS_MAX,
+    TicketKind,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use valuation::{Graph, WHOLE};
@@ -22,6 +24,9 @@ pub enum Fault {
     /// Theorem 3.
     #[error("reservation: {0}")]
     Reservation(String),
+    /// Theorem 4 of exchanges, or isolation from them.
+    #[error("exchange: {0}")]
+    Exchange(String),
     /// The ledger's totals, indexes or limits.
     #[error("books: {0}")]
     Books(String),
@@ -71,12 +76,15 @@ pub fn audit_values(
 pub struct Sure {
     guaranteed: Values,
     reserved: Values,
+    // What everybody would be sure of if nothing were exchanged, and whom that concerns.
+    bare: Option<(Values, Vec<bool>)>,
 }
 
 impl Sure {
     /// A model's.
     pub fn of(model: &Model) -> Sure {
-        Sure { guaranteed: model.guaranteed(), reserved: model.reserved() }
+        let bare = model.trades().then(|| (model.bare().guaranteed(), model.concerned()));
+        Sure { guaranteed: model.guaranteed(), reserved: model.reserved(), bare }
     }
 }
 
@@ -92,7 +100,12 @@ pub fn audit_against(
     sure: &Sure,
 ) -> Result<(), Fault> {
     let now = model.now(clients);
-    let Sure { guaranteed, reserved } = sure;
+    let Sure { guaranteed, reserved, bare } = sure;
+    for values in [&now, guaranteed] {
+        let negative = values.negative;
+        hold!(Exchange, negative.is_none(), "{negative:?} is worth less than nothing");
+    }
+    let concerned = |place: usize| bare.as_ref().is_some_and(|(_, concerned)| concerned[place]);
     // The bound of each single value costs a walk: of large graphs only a sample is checked.
     let stride = ledger.currency_count() / 1000 + 1;
     let mut sum = 0;
@@ -113,12 +126,27 @@ pub fn audit_against(
         }
         hold!(
             Reservation,
-            reserved.value(place) <= guaranteed.value(place),
+            concerned(place) || reserved.value(place) <= guaranteed.value(place),
             "{id} has {} reserved and is sure of {}",
             reserved.value(place),
             guaranteed.value(place)
         );
-        if now.is_active(place) {
+        if let Some((bare, concerned)) = bare {
+            hold!(
+                Exchange,
+                concerned[place] || bare.value(place) == guaranteed.value(place),
+                "bystander {id} is sure of {}, without exchanges of {}",
+                guaranteed.value(place),
+                bare.value(place)
+            );
+            hold!(
+                Exchange,
+                !now.is_active(place) || now.with_sunk(place) >= *guaranteed.value(place),
+                "{id} is worth {}, below its sure {}",
+                now.value(place),
+                guaranteed.value(place)
+            );
+        } else if now.is_active(place) {
             hold!(Reservation, value >= sure, "{id} is worth {value}, below its sure {sure}");
         }
         if currency.is_client() {
@@ -139,9 +167,10 @@ pub fn audit_against(
     } else if now.is_active(root) {
         hold!(Conservation, exact_sum == Fraction::one(), "the rules give away {exact_sum}");
         let (tickets, issuers) = model.active_tickets(&now);
+        let bound = model.bound_of_all(&now, tickets + issuers);
         hold!(
             Conservation,
-            WHOLE - sum < tickets + issuers,
+            WHOLE - sum < bound,
             "{} parts were lost by {tickets} active tickets of {issuers} issuers",
             WHOLE - sum
         );
@@ -309,7 +338,60 @@ pub fn audit_books(ledger: &Ledger) -> Result<(), Fault> {
         let pure = ledger.currency(home.currency).map(|c| c.record.nature == Nature::Pure);
         hold!(Books, pure == Some(true), "{key} is kept by {}", home.currency);
     }
+    audit_trades(ledger)?;
     audit_depth(ledger)
+}
+
+/// Check that the books of exchanges add up, and that who gives covers it.
+fn audit_trades(ledger: &Ledger) -> Result<(), Fault> {
+    let mut given: BTreeMap<(CurrencyId, Good), u64> = BTreeMap::new();
+    let mut received = given.clone();
+    let mut parties: BTreeMap<CurrencyId, BTreeSet<_>> = BTreeMap::new();
+    let mut goods = BTreeSet::new();
+    for (id, exchange) in ledger.exchanges() {
+        let count = exchange.legs.len();
+        hold!(Books, (1..=LEGS_MAX).contains(&count), "{id} has {count} legs");
+        for leg in &exchange.legs {
+            *given.entry((leg.giver, leg.good.clone())).or_default() += leg.amount;
+            *received.entry((leg.receiver, leg.good.clone())).or_default() += leg.amount;
+            parties.entry(leg.giver).or_default().insert(id);
+            parties.entry(leg.receiver).or_default().insert(id);
+            goods.insert(leg.good.clone());
+        }
+    }
+    for good in goods {
+        let covers = covers(ledger, &good);
+        for currency in ledger.currencies().filter(|currency| currency.id != BASE) {
+            let id = currency.id;
+            let sum = |all: &BTreeMap<(CurrencyId, Good), u64>| {
+                all.get(&(id, good.clone())).copied().unwrap_or(0)
+            };
+            let (gives, gets) = (sum(&given), sum(&received));
+            let kept = (ledger.given(id, &good), ledger.received(id, &good));
+            hold!(Books, kept == (gives, gets), "{id} gives {kept:?} {good}, not {gives}");
+            let (cover, kept) = (covers[&id].parts, ledger.cover(id, &good));
+            hold!(Exchange, cover == kept, "{id} covers {cover} {good}, counted {kept}");
+            let covered = gives == 0 || u128::from(gives) << 32 <= cover;
+            hold!(Exchange, covered, "{id} gives {gives} {good}, covers {cover} >> 32");
+        }
+    }
+    let mut offers: BTreeMap<CurrencyId, BTreeSet<_>> = BTreeMap::new();
+    for (id, offer) in ledger.offers() {
+        hold!(Books, offer.terms.check().is_ok(), "{id} makes no sense");
+        offers.entry(offer.party).or_default().insert(id);
+        let goods = (&offer.terms.gives, &offer.terms.wants);
+        let listed = ledger.offers_by_goods(goods.0, goods.1).any(|(other, _)| other == id);
+        hold!(Books, listed, "{id} is not found by its goods");
+    }
+    for currency in ledger.currencies() {
+        let id = currency.id;
+        let own = parties.remove(&id).unwrap_or_default();
+        hold!(Books, ledger.exchanges_of(id).map(|it| it.0).eq(own), "the exchanges of {id}");
+        let own = offers.remove(&id).unwrap_or_default();
+        hold!(Books, ledger.offers_of(id).map(|it| it.0).eq(own), "the offers of {id}");
+    }
+    hold!(Books, parties.is_empty() && offers.is_empty(), "somebody unknown trades");
+    Ok(())
 }
 
 fn audit_depth(ledger: &Ledger) -> Result<(), Fault> {

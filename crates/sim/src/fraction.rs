@@ -2,7 +2,7 @@
 
 use num_bigint::BigUint;
 use num_rational::Ratio;
-use num_traits::{CheckedAdd, CheckedMul, Zero};
+use num_traits::{CheckedAdd, CheckedMul, CheckedSub, Zero};
 use std::cmp::Ordering;
 use std::fmt;
 
@@ -48,6 +48,19 @@ impl Fraction {
             return Fraction(Size::Word(sum));
         }
         Fraction(Size::Big(self.big() + other.big()))
+    }
+
+    /// What is left without `other`; `None` where that is more.
+    pub fn minus(&self, other: &Fraction) -> Option<Fraction> {
+        if self < other {
+            return None;
+        }
+        if let (Size::Word(a), Size::Word(b)) = (&self.0, &other.0)
+            && let Some(rest) = a.checked_sub(b)
+        {
+            return Some(Fraction(Size::Word(rest)));
+        }
+        Some(Fraction(Size::Big(self.big() - other.big())))
     }
 
     /// `self · part / whole`; `whole` is not 0.

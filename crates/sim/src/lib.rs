@@ -10,10 +10,12 @@
 
 pub mod adversary;
 pub mod auditor;
+pub mod covers;
 pub mod due;
 pub mod fraction;
 pub mod large;
 pub mod machine;
+mod market;
 pub mod model;
 pub mod small;
 pub mod world;

@@ -7,8 +7,9 @@
 use crate::auditor::{Fault, Sure, audit_against, audit_increments};
 use crate::model::Model;
 use ledger::{
-    BASE, Change, Class, CurrencyId, CurrencyRecord, HARD_TOTAL, Ledger, Mode, Nature,
-    ProcessIdentity, Resource, TRANSFER_AMOUNT, Ticket, TicketId, TicketKind,
+    BASE, Change, Class, CurrencyId, CurrencyRecord, Exchange, ExchangeId, Good, HARD_TOTAL,
+    Ledger, Leg, Mode, Nature, ProcessIdentity, Resource, TRANSFER_AMOUNT, Ticket, TicketId,
+    TicketKind,
 };
 use std::collections::BTreeSet;
 use valuation::Graph;
@@ -27,6 +28,8 @@ pub struct Set {
     /// Besides, in every way in which the clients can lend each other all that they hold, and
     /// each can be a guest or a host.
     pub arranged: bool,
+    /// Besides, with every loan, and every second one, of one base ticket or of all that can be given.
+    pub exchanged: bool,
 }
 
 /// How many there were.
@@ -53,30 +56,43 @@ const ALL_KINDS: &[&[(TicketKind, u64)]] = &[
 const FEW_KINDS: &[&[(TicketKind, u64)]] = &[&[(Soft, 1)], &[(Soft, 2)], &[(Hard, 300)]];
 const EXTREMES: &[&[(TicketKind, u64)]] = &[&[(Soft, 0)], &[(Soft, 1)], &[(Hard, 1000)]];
 
+/// Amounts of which parts can be given away.
+const GIVEN: &[&[(TicketKind, u64)]] = &[&[(Soft, 2)], &[(Soft, 30)], &[(Hard, 300)]];
+const GIVEN_BOTH: &[&[(TicketKind, u64)]] =
+    &[&[(Soft, 0)], &[(Soft, 30)], &[(Hard, 1000)], &[(Soft, 10), (Hard, 300)]];
+
 /// What `make test` checks.
 pub const SMALLER: &[Set] = &[
-    Set { pure: 0, clients: 3, tickets: 6, choices: ALL_KINDS, arranged: false },
-    Set { pure: 1, clients: 2, tickets: 10, choices: ALL_KINDS, arranged: false },
-    Set { pure: 1, clients: 3, tickets: 4, choices: ALL_KINDS, arranged: false },
-    Set { pure: 2, clients: 2, tickets: 5, choices: ALL_KINDS, arranged: false },
-    Set { pure: 2, clients: 3, tickets: 5, choices: FEW_KINDS, arranged: false },
-    Set { pure: 3, clients: 2, tickets: 6, choices: EXTREMES, arranged: false },
-    Set { pure: 4, clients: 2, tickets: 6, choices: FEW_KINDS, arranged: false },
-    Set { pure: 0, clients: 3, tickets: 4, choices: ALL_KINDS, arranged: true },
-    Set { pure: 1, clients: 2, tickets: 4, choices: ALL_KINDS, arranged: true },
-    Set { pure: 1, clients: 3, tickets: 3, choices: FEW_KINDS, arranged: true },
+    Set { pure: 0, clients: 3, tickets: 3, choices: GIVEN, arranged: false, exchanged: true },
+    Set { pure: 1, clients: 2, tickets: 4, choices: GIVEN, arranged: false, exchanged: true },
+    Set { pure: 1, clients: 3, tickets: 3, choices: GIVEN, arranged: false, exchanged: true },
+    Set { pure: 1, clients: 2, tickets: 3, choices: GIVEN_BOTH, arranged: true, exchanged: true },
+    Set { pure: 0, clients: 3, tickets: 6, choices: ALL_KINDS, arranged: false, exchanged: false },
+    Set { pure: 1, clients: 2, tickets: 10, choices: ALL_KINDS, arranged: false, exchanged: false },
+    Set { pure: 1, clients: 3, tickets: 4, choices: ALL_KINDS, arranged: false, exchanged: false },
+    Set { pure: 2, clients: 2, tickets: 5, choices: ALL_KINDS, arranged: false, exchanged: false },
+    Set { pure: 2, clients: 3, tickets: 5, choices: FEW_KINDS, arranged: false, exchanged: false },
+    Set { pure: 3, clients: 2, tickets: 6, choices: EXTREMES, arranged: false, exchanged: false },
+    Set { pure: 4, clients: 2, tickets: 6, choices: FEW_KINDS, arranged: false, exchanged: false },
+    Set { pure: 0, clients: 3, tickets: 4, choices: ALL_KINDS, arranged: true, exchanged: false },
+    Set { pure: 1, clients: 2, tickets: 4, choices: ALL_KINDS, arranged: true, exchanged: false },
+    Set { pure: 1, clients: 3, tickets: 3, choices: FEW_KINDS, arranged: true, exchanged: false },
 ];
 
 /// What the soak checks.
 pub const LARGER: &[Set] = &[
-    Set { pure: 1, clients: 3, tickets: 14, choices: ALL_KINDS, arranged: false },
-    Set { pure: 2, clients: 2, tickets: 7, choices: ALL_KINDS, arranged: false },
-    Set { pure: 3, clients: 2, tickets: 7, choices: FEW_KINDS, arranged: false },
-    Set { pure: 3, clients: 3, tickets: 7, choices: EXTREMES, arranged: false },
-    Set { pure: 4, clients: 2, tickets: 7, choices: FEW_KINDS, arranged: false },
-    Set { pure: 4, clients: 3, tickets: 7, choices: FEW_KINDS, arranged: false },
-    Set { pure: 2, clients: 3, tickets: 6, choices: FEW_KINDS, arranged: true },
-    Set { pure: 1, clients: 4, tickets: 5, choices: FEW_KINDS, arranged: true },
+    Set { pure: 1, clients: 3, tickets: 5, choices: GIVEN, arranged: false, exchanged: true },
+    Set { pure: 2, clients: 2, tickets: 6, choices: GIVEN, arranged: false, exchanged: true },
+    Set { pure: 2, clients: 3, tickets: 5, choices: GIVEN, arranged: false, exchanged: true },
+    Set { pure: 1, clients: 3, tickets: 4, choices: GIVEN_BOTH, arranged: false, exchanged: true },
+    Set { pure: 1, clients: 3, tickets: 14, choices: ALL_KINDS, arranged: false, exchanged: false },
+    Set { pure: 2, clients: 2, tickets: 7, choices: ALL_KINDS, arranged: false, exchanged: false },
+    Set { pure: 3, clients: 2, tickets: 7, choices: FEW_KINDS, arranged: false, exchanged: false },
+    Set { pure: 3, clients: 3, tickets: 7, choices: EXTREMES, arranged: false, exchanged: false },
+    Set { pure: 4, clients: 2, tickets: 7, choices: FEW_KINDS, arranged: false, exchanged: false },
+    Set { pure: 4, clients: 3, tickets: 7, choices: FEW_KINDS, arranged: false, exchanged: false },
+    Set { pure: 2, clients: 3, tickets: 6, choices: FEW_KINDS, arranged: true, exchanged: false },
+    Set { pure: 1, clients: 4, tickets: 5, choices: FEW_KINDS, arranged: true, exchanged: false },
 ];
 
 /// Check every graph of a set.
@@ -178,12 +194,49 @@ impl Search {
             let mut changes = changes.clone();
             changes.extend_from_slice(&self.arrangements[index]);
             self.bare.replay(changes.clone())?;
-            let found = self.check_activities();
+            let found = match self.set.exchanged {
+                true => self.check_loans(2),
+                false => self.check_activities(),
+            };
             self.bare.undo(changes);
             found.map_err(|fault| {
                 let (tickets, arranged) = (&self.tickets, &self.arrangements[index]);
                 Fault::Conservation(format!("{fault}, with {tickets:?} and {arranged:?}"))
             })?;
+        }
+        Ok(())
+    }
+
+    /// As it is, and with every loan that can be made, and in each of these again.
+    fn check_loans(&mut self, more: usize) -> Result<(), Fault> {
+        self.check_activities()?;
+        if more == 0 {
+            return Ok(());
+        }
+        let ids = 1..=(self.set.pure + self.set.clients) as u64;
+        for giver in ids.clone().map(CurrencyId) {
+            for kind in [Soft, Hard] {
+                let good = Good { resource: Resource::Cpu, kind };
+                let spare = self.bare.spare(giver, &good);
+                let amounts = BTreeSet::from([1, spare]);
+                for amount in amounts.into_iter().filter(|amount| *amount > 0 && spare > 0) {
+                    for receiver in ids.clone().map(CurrencyId).filter(|it| *it != giver) {
+                        let legs = vec![Leg { giver, receiver, good: good.clone(), amount }];
+                        let id = ExchangeId(more as u64);
+                        let after = Some(Exchange { legs, until_s: None, offers: Vec::new() });
+                        let loan = vec![Change::Exchange { id, before: None, after }];
+                        // The second may uncover the first.
+                        if self.bare.clone().replay(loan.clone()).is_err() {
+                            continue;
+                        }
+                        self.bare.replay(loan.clone())?;
+                        let found = self.check_loans(more - 1);
+                        self.bare.undo(loan.clone());
+                        found
+                            .map_err(|fault| Fault::Exchange(format!("{fault}, with {loan:?}")))?;
+                    }
+                }
+            }
         }
         Ok(())
     }

@@ -3,10 +3,11 @@
 //! they meet, so that any part of a sequence of moves is a sequence of moves.
 
 use crate::due::{Party, power};
+use crate::market::{can_give, clearings, random_leg, random_terms};
 use ledger::{
-    Authority, BASE, Caller, Change, Class, CurrencyId, Funding, Intent, Ledger, Member, Mode,
-    NewClient, Placement, Placements, PolicyKey, ProcessIdentity, Refusal, Resource, Rights,
-    Subject, ThreadIdentity, TicketKind, decide,
+    Authority, BASE, Caller, Change, Class, CurrencyId, ExchangeId, Funding, Intent, Ledger,
+    Member, Mode, NewClient, Offer, OfferId, Placement, Placements, PolicyKey, ProcessIdentity,
+    Refusal, Resource, Rights, Subject, ThreadIdentity, TicketKind, decide,
 };
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -149,7 +150,7 @@ impl World {
         let gid = dice.among(&user.groups)?;
         let caller = Caller { uid: user.uid, gid, groups: user.groups.clone(), process };
         let own = |intent| Some((Authority::Caller(caller.clone()), intent));
-        let (authority, intent) = match step.kind % 34 {
+        let (authority, intent) = match step.kind % 50 {
             0 | 1 => own(self.create(user, &mut dice)),
             2 => own(Intent::DestroyCurrency { currency: self.any(&mut dice)? }),
             3 => own(Intent::ChangeMode {
@@ -199,6 +200,19 @@ impl World {
             31 => {
                 let member = if dice.one_in(2) { Member::Kernel } else { Member::Rest };
                 own(Intent::Ensure { member, funding: vec![random_funding(&mut dice)] })
+            }
+            34..=38 => own(self.offer(&caller, &mut dice)?),
+            39 => own(self.exchange(&caller, &mut dice)?),
+            40..=42 => Some((Authority::System, self.clear(&mut dice)?)),
+            43 => {
+                let offers: Vec<OfferId> = self.ledger.offers().map(|(id, _)| id).collect();
+                own(Intent::CancelOffer { offer: dice.among(&offers)? })
+            }
+            44 | 45 => {
+                let all: Vec<ExchangeId> = self.ledger.exchanges().map(|(id, _)| id).collect();
+                let end = Intent::EndExchange { exchange: dice.among(&all)? };
+                // By a party, or as its time is over.
+                if dice.one_in(2) { own(end) } else { Some((Authority::System, end)) }
             }
             _ => {
                 let (uid, gid) = match user.uid {
@@ -443,6 +457,31 @@ impl World {
         };
         let open: Vec<CurrencyId> = self.ledger.clients().map(|(_, id)| id).filter(may).collect();
         if open.is_empty() || dice.one_in(6) { self.any_client(dice) } else { dice.among(&open) }
+    }
+
+    fn offer(&self, caller: &Caller, dice: &mut Dice) -> Option<Intent> {
+        // Most have nothing to give.
+        let parties: Vec<CurrencyId> =
+            (0..6).filter_map(|_| self.open_to(caller, Rights::CHANGE, dice)).collect();
+        let rich = parties.iter().find(|party| can_give(&self.ledger, **party));
+        let party = *rich.or(parties.first())?;
+        let terms = random_terms(&self.ledger, party, &mut dice.0)?;
+        let until_s = dice.one_in(3).then(|| dice.below(9) as u64);
+        Some(Intent::Offer { offer: Offer { party, terms, until_s } })
+    }
+
+    fn exchange(&self, caller: &Caller, dice: &mut Dice) -> Option<Intent> {
+        let mut legs = Vec::new();
+        for _ in 0..1 + dice.below(3) {
+            let giver = self.open_to(caller, Rights::CHANGE, dice)?;
+            legs.push(random_leg(&self.ledger, giver, self.any(dice)?, &mut dice.0)?);
+        }
+        Some(Intent::Exchange { legs, until_s: None })
+    }
+
+    fn clear(&self, dice: &mut Dice) -> Option<Intent> {
+        let exchanges = clearings(&self.ledger, &mut dice.0);
+        (!exchanges.is_empty()).then_some(Intent::Clear { exchanges })
     }
 
     fn take_back(&self, dice: &mut Dice) -> Option<Intent> {

@@ -20,6 +20,8 @@
 //! 7. A guest (paper 4) competes with no host: it is never active and worth 0, and so is all that
 //!    others have lent it.
 //!
+//! Rules 8 to 10, of exchanges, stand in `exchanged.rs`.
+//!
 //! **Rounding down**: each division drops its remainder, less than one part of `WHOLE`. So the
 //! values of what a currency issues never exceed its own, and over the whole graph the active
 //! clients' values fall short of `WHOLE` by less than the number of active tickets plus the
@@ -28,6 +30,7 @@
 //! An activation climbs only as far as currencies turn active or inactive; values are computed
 //! when asked for, along the path to base, and remembered until something changes.
 
+use crate::exchanged::Exchanges;
 use ledger::{
     BASE, Change, Class, CurrencyId, CurrencyRecord, HARD_TOTAL, Ledger, Nature, Resource, Ticket,
     TicketKind,
@@ -51,6 +54,7 @@ pub struct Graph {
     // Remembered values are good for one stamp. Activity does not change what is guaranteed.
     stamp_now: u64,
     stamp_funding: u64,
+    pub(crate) exchanges: Exchanges,
 }
 
 #[derive(Clone, Debug)]
@@ -71,10 +75,10 @@ struct Node {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Edge {
-    issuer: u32,
-    kind: TicketKind,
-    amount: u64,
+pub(crate) struct Edge {
+    pub(crate) issuer: u32,
+    pub(crate) kind: TicketKind,
+    pub(crate) amount: u64,
 }
 
 /// What a currency has issued, or what of that is active.
@@ -86,6 +90,15 @@ pub struct Pools {
     pub hard: u64,
     /// The one transfer ticket of a client that has lent all the others.
     pub transfer: u64,
+}
+
+/// What competes for a currency's value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sum {
+    /// Soft tickets.
+    pub(crate) soft: u64,
+    /// Hard tickets, the soft-ticket subcurrency's included; of amounts, all that there are.
+    pub(crate) competing: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -174,6 +187,7 @@ impl Graph {
             memory_kib: ledger.memory_kib(),
             stamp_now: 1,
             stamp_funding: 1,
+            exchanges: Exchanges::default(),
         };
         for currency in ledger.currencies() {
             graph.add(currency.id, &currency.record);
@@ -181,6 +195,9 @@ impl Graph {
         graph.base = graph.places[&BASE];
         for (_, ticket) in ledger.tickets() {
             graph.attach(ticket);
+        }
+        for (_, exchange) in ledger.exchanges() {
+            graph.exchange(exchange, true);
         }
         graph
     }
@@ -201,6 +218,7 @@ impl Graph {
                 if before.class() != after.class() {
                     let place = self.places[id];
                     self.nodes[place as usize].class = after.class();
+                    self.exchanges.spoil();
                     self.forget();
                     self.settle(place);
                 }
@@ -217,7 +235,16 @@ impl Graph {
                 self.memory_kib = *after;
                 self.forget();
             }
+            Change::Exchange { before, after, .. } => {
+                if let Some(exchange) = before {
+                    self.exchange(exchange, false);
+                }
+                if let Some(exchange) = after {
+                    self.exchange(exchange, true);
+                }
+            }
             Change::Currency { before: None, after: None, .. }
+            | Change::Offer { .. }
             | Change::Home { .. }
             | Change::Member { .. } => {}
         }
@@ -241,12 +268,13 @@ impl Graph {
     /// Whether the tickets that a currency holds are active. Those of a client that has lent them
     /// are while the holder's are; a guest's never.
     pub fn is_active(&self, id: CurrencyId) -> bool {
-        self.places.get(&id).is_some_and(|place| self.nodes[*place as usize].active)
+        self.places.get(&id).is_some_and(|place| self.node_is_active(*place))
     }
 
     /// What a currency is due now, in parts of [`WHOLE`]; 0 for one that is not active, or has
     /// lent its tickets.
     pub fn value(&mut self, id: CurrencyId) -> u64 {
+        self.reckon();
         self.own_place(id).map_or(0, |place| self.value_at(place))
     }
 
@@ -366,6 +394,66 @@ impl Graph {
         if self.is_amount(issuer) { self.memory_kib } else { HARD_TOTAL }
     }
 
+    /// What competes for a currency's value now (rules 3 and 8).
+    fn sum(&self, issuer: u32) -> Sum {
+        let Node { issued, active_issued: active, .. } = self.nodes[issuer as usize];
+        let active = if issuer == self.base { self.base_active(active) } else { active };
+        let total = self.hard_total(issuer);
+        let competing = match self.is_amount(issuer) {
+            true => total,
+            false => active.hard + if active.soft > 0 { total - issued.hard } else { 0 },
+        };
+        Sum { soft: active.soft, competing }
+    }
+
+    pub(crate) fn base_sum(&self) -> Sum {
+        self.sum(self.base)
+    }
+
+    /// What base's hard tickets total.
+    pub(crate) fn base_total(&self) -> u64 {
+        self.hard_total(self.base)
+    }
+
+    /// Base's hard tickets that fund its soft-ticket subcurrency.
+    pub(crate) fn base_sub(&self) -> u64 {
+        self.base_total() - self.node_issued(self.base).hard
+    }
+
+    pub(crate) fn base(&self) -> u32 {
+        self.base
+    }
+
+    pub(crate) fn place_of(&self, id: CurrencyId) -> Option<u32> {
+        self.places.get(&id).copied()
+    }
+
+    /// Whether a currency is active; base also while nothing but exchanged tickets is.
+    pub(crate) fn node_is_active(&self, place: u32) -> bool {
+        let received = place == self.base && self.exchanges.any_active();
+        self.nodes[place as usize].active || received
+    }
+
+    pub(crate) fn node_id(&self, place: u32) -> CurrencyId {
+        self.nodes[place as usize].id
+    }
+
+    pub(crate) fn node_class(&self, place: u32) -> Class {
+        self.nodes[place as usize].class
+    }
+
+    pub(crate) fn node_issued(&self, place: u32) -> Pools {
+        self.nodes[place as usize].issued
+    }
+
+    pub(crate) fn node_active_issued(&self, place: u32) -> Pools {
+        self.nodes[place as usize].active_issued
+    }
+
+    pub(crate) fn edges(&self, place: u32) -> impl Iterator<Item = Edge> {
+        self.nodes[place as usize].backing.iter().copied()
+    }
+
     fn value_at(&mut self, place: u32) -> u64 {
         let node = &self.nodes[place as usize];
         if place == self.base {
@@ -384,22 +472,21 @@ impl Graph {
                 continue;
             }
             let whole = self.value_at(issuer);
-            let Node { issued, active_issued: active, .. } = self.nodes[issuer as usize];
-            let total = self.hard_total(issuer);
-            let subcurrency = total - issued.hard;
-            let competing = match self.is_amount(issuer) {
-                true => total,
-                false => active.hard + if active.soft > 0 { subcurrency } else { 0 },
-            };
+            let Sum { soft, competing } = self.sum(issuer);
             value += match kind {
                 TicketKind::Transfer => whole,
                 TicketKind::Hard => share(whole, amount, competing),
-                TicketKind::Soft if competing == 0 => share(whole, amount, active.soft),
+                TicketKind::Soft if competing == 0 => {
+                    share(self.net_soft(issuer, whole), amount, soft)
+                }
                 TicketKind::Soft => {
-                    share(share(whole, subcurrency, competing), amount, active.soft)
+                    let subcurrency = self.hard_total(issuer) - self.node_issued(issuer).hard;
+                    let subcurrency = share(whole, subcurrency, competing);
+                    share(self.net_soft(issuer, subcurrency), amount, soft)
                 }
             };
         }
+        let value = self.net_value(place, value);
         self.nodes[place as usize].value = Remembered { stamp: self.stamp_now, value };
         value
     }
@@ -433,6 +520,7 @@ impl Graph {
                 }
             };
         }
+        let value = self.net_guaranteed(place, value);
         self.nodes[place as usize].guaranteed = Remembered { stamp: self.stamp_funding, value };
         value
     }
@@ -469,6 +557,8 @@ impl Graph {
         let place = self.places.remove(&id).expect("a removed currency was there");
         let node = &mut self.nodes[place as usize];
         assert!(node.backing.is_empty() && node.active_tickets == 0, "removed without tickets");
+        self.exchanges.remove(place);
+        let node = &mut self.nodes[place as usize];
         node.active = false;
         node.client = false;
         node.competes = false;
@@ -481,6 +571,7 @@ impl Graph {
         }
         let (issuer, holder) = (self.places[&ticket.issuer], self.places[&ticket.holder]);
         let edge = Edge { issuer, kind: ticket.kind, amount: ticket.amount };
+        self.exchanges.spoil();
         self.nodes[holder as usize].backing.push(edge);
         *self.nodes[issuer as usize].issued.of(edge.kind) += edge.amount;
         self.forget();
@@ -495,6 +586,7 @@ impl Graph {
             return;
         }
         let (issuer, holder) = (self.places[&ticket.issuer], self.places[&ticket.holder]);
+        self.exchanges.spoil();
         let backing = &mut self.nodes[holder as usize].backing;
         let same = |edge: &Edge| {
             edge.issuer == issuer && edge.kind == ticket.kind && edge.amount == ticket.amount
@@ -509,7 +601,7 @@ impl Graph {
         self.settle(issuer);
     }
 
-    fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.stamp_now += 1;
         self.stamp_funding += 1;
     }
@@ -522,6 +614,7 @@ impl Graph {
         if node.active != active {
             node.active = active;
             let edges = node.backing.clone();
+            self.sink(place, active);
             self.flip(edges, active);
         }
     }
@@ -545,6 +638,7 @@ impl Graph {
             if node.active != now {
                 node.active = now;
                 edges.extend_from_slice(&node.backing);
+                self.sink(issuer, now);
             }
         }
     }

@@ -4,6 +4,9 @@
 //! keeps count of what is active, and answers what a currency is worth now
 //! ([`Graph::value`]) and what it is sure of when all compete ([`Graph::guaranteed`]).
 
+mod exchanged;
 mod graph;
 
+pub use exchanged::Goods;
+use graph::Sum;
 pub use graph::{Backing, Graph, NodeView, Pools, WHOLE};

@@ -2,8 +2,8 @@
 
 use allot_valuation::{Backing, Graph, Pools, WHOLE};
 use ledger::{
-    Authority, BASE, Caller, Class, CurrencyId, Funding, Intent, Ledger, NewClient, Placement,
-    Placements, PolicyKey, ProcessIdentity, Resource, TicketKind, decide,
+    Authority, BASE, Caller, Class, CurrencyId, Funding, Good, Intent, Ledger, Leg, NewClient,
+    Placement, Placements, PolicyKey, ProcessIdentity, Resource, TicketKind, decide,
 };
 
 /// A ledger and its CPU graph, kept together.
@@ -445,4 +445,89 @@ fn figure_9_hard_tickets_of_memory_are_amounts() {
     machine.graph.set_active(other, true);
     machine.perform(root(), Intent::SetMemory { kib: 8400 });
     assert_eq!((machine.bytes(other), machine.bytes(left)), (1400 * KIB, 5000 * KIB));
+}
+
+impl Machine {
+    fn lend(&mut self, giver: CurrencyId, receiver: CurrencyId, kind: TicketKind, amount: u64) {
+        let good = Good { resource: self.graph.resource().clone(), kind };
+        let legs = vec![Leg { giver, receiver, good, amount }];
+        self.perform(root(), Intent::Exchange { legs, until_s: None });
+    }
+}
+
+/// Paper 1, figure 5: processes A and B exchange tickets; C still has one third of each type.
+#[test]
+fn exchanges_insulate_those_who_take_no_part() {
+    let mut machine = Machine::new();
+    let [a, b, c] = [(); 3].map(|()| machine.task(&[(BASE, soft(100))]));
+    machine.lend(a, b, TicketKind::Soft, 40);
+    assert_eq!(machine.values(300, [a, b, c]), [60, 140, 100]);
+    assert_eq!([a, b, c].map(|id| machine.graph.guaranteed(id) * 300 / WHOLE), [59, 139, 99]);
+    // The giver sleeps: the receiver has what the giver would have had, and C no less than a third.
+    machine.graph.set_active(a, false);
+    assert_eq!(machine.values(240, [a, b, c]), [0, 140, 100]);
+    // The receiver sleeps: nobody has it, so all share it.
+    machine.graph.set_active(a, true);
+    machine.graph.set_active(b, false);
+    assert_eq!(machine.values(160, [a, b, c]), [60, 0, 100]);
+}
+
+/// An idle giver's siblings would have its part of their currency, and the receiver as well: a
+/// bystander would pay. The charge sinks to the currency.
+#[test]
+fn the_charge_of_an_idle_giver_sinks() {
+    let mut machine = Machine::new();
+    let user = machine.currency("user", &[(BASE, soft(160))]);
+    let giver = machine.task(&[(user, soft(1))]);
+    let sibling = machine.task(&[(user, soft(1))]);
+    let receiver = machine.task(&[(BASE, soft(160))]);
+    let bystander = machine.task(&[(BASE, soft(160))]);
+    machine.lend(giver, receiver, TicketKind::Soft, 60);
+    let all = [giver, sibling, receiver, bystander];
+    assert_eq!(machine.values(480, all), [20, 80, 220, 160]);
+    machine.graph.set_active(giver, false);
+    assert_eq!(machine.values(480, all), [0, 100, 220, 160]);
+    // With the whole user idle the receiver's tickets compete in place of the user's.
+    machine.graph.set_active(sibling, false);
+    assert_eq!(machine.values(380, all), [0, 0, 220, 160]);
+    machine.graph.set_active(giver, true);
+    assert_eq!(machine.values(480, all), [100, 0, 220, 160]);
+}
+
+/// The charge of an idle holder of soft tickets is the other soft tickets' holders' affair, not
+/// that of who holds hard ones (figure 4's soft_tix node).
+#[test]
+fn a_charge_sinks_to_the_soft_tickets_alone() {
+    let mut machine = Machine::new();
+    let user = machine.currency("user", &[(BASE, soft(160))]);
+    let fixed = machine.task(&[(user, hard(500))]);
+    let giver = machine.task(&[(user, soft(1))]);
+    let sibling = machine.task(&[(user, soft(1))]);
+    let receiver = machine.task(&[(BASE, soft(160))]);
+    machine.lend(giver, receiver, TicketKind::Soft, 30);
+    let all = [fixed, giver, sibling, receiver];
+    assert_eq!(machine.values(320, all), [80, 10, 40, 190]);
+    machine.graph.set_active(giver, false);
+    assert_eq!(machine.values(320, all), [80, 0, 50, 190]);
+    // With all soft tickets idle the fixed one has the rest, less what is charged.
+    machine.graph.set_active(sibling, false);
+    assert_eq!(machine.values(320, all), [130, 0, 0, 190]);
+}
+
+/// Hard tickets of memory are an amount, exchanged or not; what is idle is nobody's.
+#[test]
+fn amounts_of_memory_are_exchanged() {
+    const KIB: u64 = 1 << 20;
+    let mut machine = Machine::of(Resource::Memory);
+    machine.perform(root(), Intent::SetMemory { kib: KIB });
+    let kind = TicketKind::Hard;
+    let amount = |kib| Funding { resource: Resource::Memory, kind, amount: kib };
+    let [a, b] = [(); 2].map(|()| machine.task(&[(BASE, amount(KIB / 4))]));
+    machine.lend(a, b, kind, 1000);
+    assert_eq!(
+        [machine.bytes(a), machine.bytes(b)],
+        [(KIB / 4 - 1000) << 10, (KIB / 4 + 1000) << 10]
+    );
+    machine.graph.set_active(a, false);
+    assert_eq!(machine.bytes(b), (KIB / 4 + 1000) << 10);
 }

@@ -1,0 +1,218 @@
+//! All exchanges and offers of a ledger, and their indexes.
+
+use crate::{
+    CurrencyId, Exchange, ExchangeId, Good, Ledger, Offer, OfferId, Resource, TicketId, TicketKind,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is exchanged, what is offered, and who leads to whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Trades {
+    pub(crate) exchanges: BTreeMap<ExchangeId, Exchange>,
+    pub(crate) offers: BTreeMap<OfferId, Offer>,
+    // Indexes, derived from the above.
+    by_party: BTreeSet<(CurrencyId, ExchangeId)>,
+    given: BTreeMap<(CurrencyId, Good), u64>,
+    received: BTreeMap<(CurrencyId, Good), u64>,
+    offers_by_party: BTreeSet<(CurrencyId, OfferId)>,
+    by_goods: BTreeMap<(Good, Good), BTreeSet<OfferId>>,
+    by_owner: BTreeMap<u32, usize>,
+    // Of a currency that is not base, the tickets that it issued whose holders give tickets of
+    // the resource, or lead to one that does.
+    leads: BTreeMap<(CurrencyId, Resource), BTreeSet<TicketId>>,
+}
+
+impl Trades {
+    pub(crate) fn set_exchange(&mut self, id: ExchangeId, after: Option<Exchange>) {
+        if let Some(before) = self.exchanges.remove(&id) {
+            for party in before.parties() {
+                self.by_party.remove(&(party, id));
+            }
+            for leg in &before.legs {
+                subtract(&mut self.given, (leg.giver, leg.good.clone()), leg.amount);
+                subtract(&mut self.received, (leg.receiver, leg.good.clone()), leg.amount);
+            }
+        }
+        if let Some(after) = after {
+            for party in after.parties() {
+                self.by_party.insert((party, id));
+            }
+            for leg in &after.legs {
+                *self.given.entry((leg.giver, leg.good.clone())).or_default() += leg.amount;
+                *self.received.entry((leg.receiver, leg.good.clone())).or_default() += leg.amount;
+            }
+            self.exchanges.insert(id, after);
+        }
+    }
+
+    /// `owner` is the owner of the offer's party, before as after.
+    pub(crate) fn set_offer(&mut self, id: OfferId, owner: u32, after: Option<Offer>) {
+        let goods = |offer: &Offer| (offer.terms.gives.clone(), offer.terms.wants.clone());
+        if let Some(before) = self.offers.remove(&id) {
+            self.offers_by_party.remove(&(before.party, id));
+            let key = goods(&before);
+            let alike = self.by_goods.get_mut(&key).expect("it was listed by its goods");
+            alike.remove(&id);
+            if alike.is_empty() {
+                self.by_goods.remove(&key);
+            }
+            self.count_offers(owner, 1, false);
+        }
+        if let Some(after) = after {
+            self.offers_by_party.insert((after.party, id));
+            self.by_goods.entry(goods(&after)).or_default().insert(id);
+            self.count_offers(owner, 1, true);
+            self.offers.insert(id, after);
+        }
+    }
+
+    /// A currency has been given to another user, and its offers with it.
+    pub(crate) fn change_owner(&mut self, id: CurrencyId, before: u32, after: u32) {
+        let count = self.offers_of(id).count();
+        self.count_offers(before, count, false);
+        self.count_offers(after, count, true);
+    }
+
+    fn count_offers(&mut self, owner: u32, count: usize, more: bool) {
+        if count == 0 {
+            return;
+        }
+        let sum = self.by_owner.entry(owner).or_default();
+        *sum = if more { *sum + count } else { *sum - count };
+        if *sum == 0 {
+            self.by_owner.remove(&owner);
+        }
+    }
+
+    pub(crate) fn exchanges_of(
+        &self,
+        id: CurrencyId,
+    ) -> impl DoubleEndedIterator<Item = ExchangeId> {
+        let all = (id, ExchangeId(0))..=(id, ExchangeId(u64::MAX));
+        self.by_party.range(all).map(|(_, exchange)| *exchange)
+    }
+
+    pub(crate) fn offers_of(&self, id: CurrencyId) -> impl Iterator<Item = OfferId> {
+        let all = (id, OfferId(0))..=(id, OfferId(u64::MAX));
+        self.offers_by_party.range(all).map(|(_, offer)| *offer)
+    }
+
+    pub(crate) fn offers_of_owner(&self, uid: u32) -> usize {
+        self.by_owner.get(&uid).copied().unwrap_or(0)
+    }
+
+    /// Whether a currency has any part in an exchange or an offer.
+    pub(crate) fn concern(&self, id: CurrencyId) -> bool {
+        self.exchanges_of(id).next().is_some() || self.offers_of(id).next().is_some()
+    }
+
+    /// What a currency gives.
+    pub(crate) fn goods_of(&self, id: CurrencyId) -> impl Iterator<Item = Good> {
+        let least = Good { resource: Resource::Cpu, kind: TicketKind::Soft };
+        let from = self.given.range((id, least)..);
+        from.take_while(move |((giver, _), _)| *giver == id).map(|((_, good), _)| good.clone())
+    }
+
+    pub(crate) fn gives(&self, id: CurrencyId, resource: &Resource) -> bool {
+        self.goods_of(id).any(|good| good.resource == *resource)
+    }
+
+    /// Whether a currency gives, or funds one that does, over any number of tickets.
+    pub(crate) fn is_lead(&self, key: &(CurrencyId, Resource)) -> bool {
+        self.leads.contains_key(key) || (!self.given.is_empty() && self.gives(key.0, &key.1))
+    }
+
+    pub(crate) fn leads(&self, key: &(CurrencyId, Resource)) -> Vec<TicketId> {
+        self.leads.get(key).into_iter().flatten().copied().collect()
+    }
+
+    /// A ticket's holder leads to a giver now, or no longer. Answers whether its issuer has begun
+    /// or ceased to.
+    pub(crate) fn lead(
+        &mut self,
+        issuer: CurrencyId,
+        resource: &Resource,
+        ticket: TicketId,
+        leads: bool,
+    ) -> bool {
+        let key = (issuer, resource.clone());
+        let before = self.is_lead(&key);
+        if leads {
+            self.leads.entry(key.clone()).or_default().insert(ticket);
+        } else if let Some(tickets) = self.leads.get_mut(&key) {
+            tickets.remove(&ticket);
+            if tickets.is_empty() {
+                self.leads.remove(&key);
+            }
+        }
+        self.is_lead(&key) != before
+    }
+}
+
+fn subtract(sums: &mut BTreeMap<(CurrencyId, Good), u64>, key: (CurrencyId, Good), amount: u64) {
+    let left = sums.get_mut(&key).expect("what was added is there");
+    *left -= amount;
+    if *left == 0 {
+        sums.remove(&key);
+    }
+}
+
+impl Ledger {
+    /// An exchange.
+    pub fn exchange(&self, id: ExchangeId) -> Option<&Exchange> {
+        self.trades.exchanges.get(&id)
+    }
+
+    /// Every exchange, oldest first.
+    pub fn exchanges(&self) -> impl Iterator<Item = (ExchangeId, &Exchange)> {
+        self.trades.exchanges.iter().map(|(id, exchange)| (*id, exchange))
+    }
+
+    /// The exchanges in which a currency gives or receives, oldest first.
+    pub fn exchanges_of(&self, id: CurrencyId) -> impl Iterator<Item = (ExchangeId, &Exchange)> {
+        self.trades.exchanges_of(id).map(|id| (id, &self.trades.exchanges[&id]))
+    }
+
+    /// An offer.
+    pub fn offer(&self, id: OfferId) -> Option<&Offer> {
+        self.trades.offers.get(&id)
+    }
+
+    /// Every offer, oldest first.
+    pub fn offers(&self) -> impl Iterator<Item = (OfferId, &Offer)> {
+        self.trades.offers.iter().map(|(id, offer)| (*id, offer))
+    }
+
+    /// The offers of a party, oldest first.
+    pub fn offers_of(&self, party: CurrencyId) -> impl Iterator<Item = (OfferId, &Offer)> {
+        self.trades.offers_of(party).map(|id| (id, &self.trades.offers[&id]))
+    }
+
+    /// The offers that give one good for another, oldest first.
+    pub fn offers_by_goods(
+        &self,
+        gives: &Good,
+        wants: &Good,
+    ) -> impl Iterator<Item = (OfferId, &Offer)> {
+        let alike = self.trades.by_goods.get(&(gives.clone(), wants.clone()));
+        alike.into_iter().flatten().map(|id| (*id, &self.trades.offers[id]))
+    }
+
+    /// The offers of others that are complementary to one, but at a rate that conflicts with it
+    /// (paper 1, 4.2), oldest first.
+    pub fn conflicts<'a>(&'a self, offer: &'a Offer) -> impl Iterator<Item = (OfferId, &'a Offer)> {
+        let terms = &offer.terms;
+        self.offers_by_goods(&terms.wants, &terms.gives)
+            .filter(move |(_, other)| other.party != offer.party && !terms.meets(&other.terms))
+    }
+
+    /// How many base tickets of a good a currency has given away.
+    pub fn given(&self, id: CurrencyId, good: &Good) -> u64 {
+        self.trades.given.get(&(id, good.clone())).copied().unwrap_or(0)
+    }
+
+    /// How many base tickets of a good a currency has received.
+    pub fn received(&self, id: CurrencyId, good: &Good) -> u64 {
+        self.trades.received.get(&(id, good.clone())).copied().unwrap_or(0)
+    }
+}
