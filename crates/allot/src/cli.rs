@@ -1,8 +1,8 @@
 //! What can be typed.
 
 use crate::{
-    calibrate, completions, currency, doctor, events, exp, fund, lend, member, nice, policy,
-    process, run, status, top, trace, tree, utilities,
+    calibrate, completions, currency, doctor, events, exchange, exp, fund, lend, member, nice,
+    policy, process, run, status, top, trace, tree, utilities,
 };
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -53,6 +53,8 @@ pub enum Command {
     Nice(nice::NiceArgs),
     Join(member::JoinArgs),
     Leave(member::LeaveArgs),
+    Exchange(exchange::ExchangeArgs),
+    Lend(exchange::LendArgs),
     Transfer(lend::TransferArgs),
     Guest(lend::GuestArgs),
     Policy(policy::PolicyArgs),

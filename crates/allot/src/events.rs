@@ -9,7 +9,7 @@ use clap::Args;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::process::ExitCode;
-use wire::{Event, EventKind};
+use wire::{Event, EventKind, Lines};
 
 /// Show what happened: operations, processes that came and went, what befell allotd
 ///
@@ -28,16 +28,28 @@ pub struct EventsArgs {
 
 pub fn events(global: &Global, args: &EventsArgs) -> Result<ExitCode, CliError> {
     let client = session::connect(global)?;
-    let (zone, style) = (TimeZone::system(), Style::of_stdout());
-    let show = |event: &Event| {
-        if global.json { output::json(event) } else { output::text(&line(event, &zone, style)) }
-    };
     let stream =
         if args.follow { client.events(args.after)? } else { client.past_events(args.after)? };
-    for event in stream {
-        show(&event?)?;
-    }
+    show(global, stream, |_| true)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Shows events of a stream until it ends.
+pub fn show(
+    global: &Global,
+    stream: Lines<Event>,
+    is_wanted: impl Fn(&Event) -> bool,
+) -> Result<(), CliError> {
+    let (zone, style) = (TimeZone::system(), Style::of_stdout());
+    for event in stream {
+        let event = event?;
+        match is_wanted(&event) {
+            true if global.json => output::json(&event)?,
+            true => output::text(&line(&event, &zone, style))?,
+            false => {}
+        }
+    }
+    Ok(())
 }
 
 fn line(event: &Event, zone: &TimeZone, style: Style) -> String {
@@ -59,7 +71,7 @@ fn line(event: &Event, zone: &TimeZone, style: Style) -> String {
 }
 
 /// Date and time where the caller is, as in `2026-03-01 12:00:05.123`.
-fn local_time(at_unix_ms: u64, zone: TimeZone) -> String {
+pub fn local_time(at_unix_ms: u64, zone: TimeZone) -> String {
     let at = i64::try_from(at_unix_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
     match at {
         Some(at) => at.to_zoned(zone).strftime("%F %T%.3f").to_string(),
@@ -86,6 +98,8 @@ mod tests {
             kind: EventKind::Operation,
             uid: Some(0),
             text: "made currency \x1b[31mred".to_owned(),
+            offers: Vec::new(),
+            exchanges: Vec::new(),
         };
         assert_eq!(
             line(&event, &TimeZone::UTC, Style::PLAIN),

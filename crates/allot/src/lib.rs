@@ -8,6 +8,7 @@ mod currency;
 mod doctor;
 mod error;
 mod events;
+mod exchange;
 mod exp;
 mod fund;
 pub mod graph;
@@ -67,6 +68,8 @@ fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Nice(args) => nice::nice(global, &args),
         Command::Join(args) => member::join(global, &args),
         Command::Leave(args) => member::leave(global, &args),
+        Command::Exchange(args) => exchange::exchange(global, &args),
+        Command::Lend(args) => exchange::lend(global, &args),
         Command::Transfer(args) => lend::transfer(global, &args),
         Command::Guest(args) => lend::guest(global, &args),
         Command::Policy(args) => policy::policy(global, &args),

@@ -4,6 +4,7 @@
 //! other, and makes them durable together, with one sync. Only then are they acknowledged, shown
 //! and enforced. If they cannot be made durable, the whole round is undone and refused.
 
+use crate::bourse::{self, Bourse};
 use crate::cpu::Cpu;
 use crate::members::{self, Cgroups};
 use crate::names::Names;
@@ -11,13 +12,14 @@ use crate::others::Others;
 use crate::policy_file::FundingPolicy;
 use crate::resolve::{Found, Resolver, look, placements};
 use crate::trouble::{not_durable, refused, trouble};
-use crate::view::{Commands, event, ledger_view};
+use crate::view::{Commands, currency_name, event, ledger_view};
 use enforce::scx::Trace;
 use journal::{Entry, Journal, JournalError};
 use ledger::{
-    Authority, Caller, Change, CurrencyId, Intent, Ledger, Member, Nature, Placements, PolicyKey,
-    ProcessIdentity, Resource,
+    Authority, Caller, Change, CurrencyId, ExchangeId, Intent, Ledger, Member, Nature, OfferId,
+    Placements, PolicyKey, ProcessIdentity, Resource,
 };
+use market::Match;
 use observe::{LifeEvent, ProcessHandle, ProcessRef};
 use policy::PolicyName;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,8 +28,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{broadcast, oneshot};
 use valuation::Graph;
 use wire::{
-    ErrorBody, Event, EventKind, LedgerView, Operation, OperationResult, OperationsDone,
-    PolicyView, Sample, Status, Trouble,
+    ErrorBody, Event, EventKind, LedgerView, MarketView, Operation, OperationResult,
+    OperationsDone, PolicyView, Sample, Status, Trouble,
 };
 
 /// The most requests of one round, so that nobody waits for ever to be acknowledged.
@@ -67,6 +69,8 @@ pub enum Request {
     Status(Reply<Status>),
     /// The funding graph.
     Ledger(Reply<LedgerView>),
+    /// All that is offered, exchanged, and was paid.
+    Market(Reply<MarketView>),
     /// The latest measurements.
     Sample(Reply<Sample>),
     /// The next [`EVENTS_PAGE`] events after a journal number, as far as they are kept.
@@ -122,10 +126,19 @@ struct Waiting {
     upto: usize,
 }
 
+/// What an operation made.
+#[derive(Default)]
+struct Made {
+    currency: Option<CurrencyId>,
+    offer: Option<OfferId>,
+    exchange: Option<ExchangeId>,
+}
+
 struct Running {
     keeper: Keeper,
     cpu: Graph,
     others: Others,
+    bourse: Bourse,
     names: Names,
     commands: Commands,
     cgroups: Cgroups,
@@ -154,6 +167,7 @@ impl Keeper {
             keeper: self,
             cpu,
             others,
+            bourse: Bourse::new(),
             names: Names::default(),
             commands: Commands::new(),
             cgroups,
@@ -220,6 +234,7 @@ impl Running {
             }
             let stop = self.round(round);
             self.sweep_if_needed();
+            self.clear_if_due();
             if looked.elapsed() >= HOUSEKEEPING {
                 looked = Instant::now();
                 self.look_around();
@@ -261,8 +276,8 @@ impl Running {
         stop
     }
 
-    /// Make a round durable and acknowledge it, or undo it.
-    fn finish(&mut self, round: Round) {
+    /// Make a round durable and acknowledge it, or undo it. Answers whether it is durable.
+    fn finish(&mut self, round: Round) -> bool {
         let Round { mut entries, waiting } = round;
         match self.write_down(&mut entries) {
             Ok(()) => {
@@ -274,20 +289,23 @@ impl Running {
                     let _ = reply.send(done);
                 }
                 if entries.is_empty() {
-                    return;
+                    return true;
                 }
                 self.enforce();
                 for entry in &entries {
+                    self.bourse.note(&entry.changes);
                     let _ = self.keeper.events.send(event(entry));
                 }
                 if let Err(error) = self.keeper.journal.snapshot_if_due(&self.keeper.ledger) {
                     tracing::warn!("no snapshot was taken: {error}");
                     self.read_again(&error);
                 }
+                true
             }
             Err(error) => {
                 tracing::error!("{} operations undone: {error}", entries.len());
                 for entry in entries.into_iter().rev() {
+                    self.bourse.note(&entry.changes);
                     self.undo(entry.changes);
                 }
                 self.read_again(&error);
@@ -297,6 +315,7 @@ impl Running {
                 for Waiting { reply, answer, .. } in waiting {
                     let _ = reply.send(answer.and(Err(trouble.clone())));
                 }
+                false
             }
         }
     }
@@ -347,9 +366,7 @@ impl Running {
         let mut results = Vec::with_capacity(operations.len());
         for (index, operation) in operations.into_iter().enumerate() {
             match self.operate_one(caller, operation, entries) {
-                Ok(created) => {
-                    results.push(OperationResult { created: created.map(|id| id.0) });
-                }
+                Ok(made) => results.push(self.result(&made)),
                 Err(mut trouble) => {
                     for entry in entries.drain(start..).rev().collect::<Vec<_>>() {
                         self.undo(entry.changes);
@@ -367,7 +384,7 @@ impl Running {
         caller: &Caller,
         operation: Operation,
         entries: &mut Vec<Entry>,
-    ) -> Result<Option<CurrencyId>, Trouble> {
+    ) -> Result<Made, Trouble> {
         let mut resolver = Resolver {
             ledger: &self.keeper.ledger,
             caller,
@@ -383,30 +400,81 @@ impl Running {
             _ => None,
         };
         let authority = Authority::Caller(caller.clone());
-        let created = self.change(authority, intent, entries).map_err(|no| refused(&no))?;
+        let made = self.change(authority, intent, entries).map_err(|no| refused(&no))?;
         self.commands.extend(command);
         self.released.extend(releases);
-        Ok(created)
+        Ok(made)
     }
 
-    /// Decide and apply. Answers the first currency that was made.
+    /// Decide and apply. Answers what was made.
     fn change(
         &mut self,
         authority: Authority,
         intent: Intent,
         entries: &mut Vec<Entry>,
-    ) -> Result<Option<CurrencyId>, ledger::Refusal> {
+    ) -> Result<Made, ledger::Refusal> {
         let ledger = &mut self.keeper.ledger;
         let authorised = ledger::decide(ledger, authority.clone(), intent.clone())?;
         let changes = ledger.apply(authorised);
         changes.iter().for_each(|change| self.cpu.follow(change));
         self.others.follow(&changes, &self.keeper.ledger);
-        let created = changes.iter().find_map(|change| match change {
-            Change::Currency { id, before: None, .. } => Some(*id),
-            _ => None,
-        });
+        let mut made = Made::default();
+        for change in &changes {
+            match change {
+                Change::Currency { id, before: None, .. } => {
+                    made.currency.get_or_insert(*id);
+                }
+                Change::Offer { id, before: None, .. } => made.offer = Some(*id),
+                Change::Exchange { id, before: None, .. } => made.exchange = Some(*id),
+                _ => {}
+            }
+        }
         entries.push(Entry { sequence: 0, at_unix_ms: unix_ms(), authority, intent, changes });
-        Ok(created)
+        Ok(made)
+    }
+
+    /// What an operation made, as it is told.
+    fn result(&self, made: &Made) -> OperationResult {
+        let ledger = &self.keeper.ledger;
+        let offer = made.offer.and_then(|id| ledger.offer(id));
+        let name = |id| currency_name(ledger, id, &self.commands, &self.cgroups);
+        OperationResult {
+            created: made.currency.map(|id| id.0),
+            offer: made.offer.map(|id| id.0),
+            exchange: made.exchange.map(|id| id.0),
+            conflicts: offer.map_or_else(Vec::new, |offer| bourse::conflicts(ledger, offer, name)),
+        }
+    }
+
+    /// Let the dealer clear the offers where that is due: all that it finds in one step. Where the
+    /// broker will not have all of it (one party's gifts may uncover another's), what can be.
+    fn clear_if_due(&mut self) {
+        let found = self.bourse.clear_if_due(&self.keeper.ledger);
+        if found.is_empty() {
+            return;
+        }
+        let mut round = Round { entries: Vec::new(), waiting: Vec::new() };
+        let made = match self.clear(&found, &mut round.entries) {
+            true => found,
+            false => {
+                let some = found.into_iter();
+                some.filter(|one| self.clear(std::slice::from_ref(one), &mut round.entries))
+                    .collect()
+            }
+        };
+        // Where it cannot be made durable it is undone.
+        if self.finish(round) {
+            self.bourse.record(unix_ms() / 1000, &made);
+        }
+    }
+
+    fn clear(&mut self, found: &[Match], entries: &mut Vec<Entry>) -> bool {
+        let ledger = &self.keeper.ledger;
+        let exchanges = found.iter().map(|one| bourse::clearing(ledger, one));
+        match exchanges.collect::<Option<Vec<_>>>() {
+            Some(exchanges) => self.observe(Intent::Clear { exchanges }, entries),
+            None => false,
+        }
     }
 
     fn undo(&mut self, changes: Vec<Change>) {
@@ -638,7 +706,21 @@ impl Running {
         }
     }
 
+    /// End what was to last until now.
+    fn end_what_is_over(&mut self) {
+        let over = bourse::expired(&self.keeper.ledger, unix_ms() / 1000);
+        if over.is_empty() {
+            return;
+        }
+        let mut round = Round { entries: Vec::new(), waiting: Vec::new() };
+        for intent in over {
+            self.observe(intent, &mut round.entries);
+        }
+        self.finish(round);
+    }
+
     fn look_around(&mut self) {
+        self.end_what_is_over();
         let gone = members::gone(&self.keeper.ledger, &self.cgroups, &mut self.looked_at);
         if !gone.is_empty() {
             let mut round = Round { entries: Vec::new(), waiting: Vec::new() };
@@ -661,7 +743,9 @@ impl Running {
         tracing::warn!("{text}");
         let (sequence, uid) = (None, None);
         let (at_unix_ms, kind) = (unix_ms(), EventKind::Daemon);
-        let _ = self.keeper.events.send(Event { sequence, at_unix_ms, kind, uid, text });
+        let (offers, exchanges) = (Vec::new(), Vec::new());
+        let event = Event { sequence, at_unix_ms, kind, uid, text, offers, exchanges };
+        let _ = self.keeper.events.send(event);
     }
 
     fn set_policy(&mut self, caller: &Caller, policy: PolicyName) -> Result<PolicyView, Trouble> {
@@ -716,6 +800,12 @@ impl Running {
                     &self.cgroups,
                 );
                 let _ = reply.send(view);
+            }
+            Request::Market(reply) => {
+                let ledger = &self.keeper.ledger;
+                let name = |id| currency_name(ledger, id, &self.commands, &self.cgroups);
+                let sequence = self.keeper.journal.sequence();
+                let _ = reply.send(self.bourse.view(ledger, sequence, name));
             }
             Request::Sample(reply) => {
                 let mut sample = self.keeper.enforcer.sample();

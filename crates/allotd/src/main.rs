@@ -2,6 +2,7 @@
 //! are put together.
 
 mod beside;
+mod bourse;
 mod calibrate;
 mod cpu;
 mod doctor;

@@ -5,10 +5,12 @@ use crate::names::Names;
 use crate::policy_file::{FundingPolicy, Who};
 use crate::trouble::trouble;
 use ledger::{
-    BASE, Caller, Class, CurrencyId, Funding, Intent, Ledger, Member, Mode, NewClient, Placements,
-    PolicyKey, ProcessIdentity, Refusal, Resource, Rights, Subject, TicketKind,
+    BASE, Caller, Class, CurrencyId, ExchangeId, Funding, Good, Intent, Ledger, Leg, Member, Mode,
+    NewClient, Offer, OfferId, Placements, PolicyKey, ProcessIdentity, Refusal, Resource, Rights,
+    Subject, Terms, TicketKind,
 };
 use observe::{ProcessError, ProcessHandle};
+use std::time::{SystemTime, UNIX_EPOCH};
 use wire::{Amount, CurrencyRef, MemberRef, Operation, Trouble};
 
 /// The tickets of a new client where nothing else is said.
@@ -116,6 +118,36 @@ impl Resolver<'_> {
                 lender: self.client_or_own(from)?,
                 resource: resource_or_cpu(resource)?,
             },
+            Operation::Offer { party, gives, wants, points, partial, least, most, until_s } => {
+                let party = self.client_or_own(party)?;
+                let last = points.last().map_or(0, |point| point.want);
+                let points = points.iter().map(|it| ledger::Point { give: it.give, want: it.want });
+                let terms = Terms {
+                    gives: good(&gives)?,
+                    wants: good(&wants)?,
+                    points: points.collect(),
+                    partial,
+                    least,
+                    most: most.unwrap_or_else(|| last.saturating_mul(2)),
+                };
+                Intent::Offer { offer: Offer { party, terms, until_s: to_come(until_s)? } }
+            }
+            Operation::CancelOffer { offer } => Intent::CancelOffer { offer: OfferId(offer) },
+            Operation::Exchange { legs, until_s } => {
+                let legs = legs.into_iter().map(|leg| {
+                    Ok(Leg {
+                        giver: self.currency(&leg.from)?,
+                        receiver: self.currency(&leg.to)?,
+                        good: good(&leg.good)?,
+                        amount: leg.amount,
+                    })
+                });
+                let legs = legs.collect::<Result<_, Trouble>>()?;
+                Intent::Exchange { legs, until_s: to_come(until_s)? }
+            }
+            Operation::EndExchange { exchange } => {
+                Intent::EndExchange { exchange: ExchangeId(exchange) }
+            }
             Operation::Release { client } => Intent::Release { client: self.currency(&client)? },
             Operation::Nice { pid, resource, amount } => Intent::Nice {
                 client: found(self.process(pid, None)?),
@@ -227,6 +259,9 @@ impl Resolver<'_> {
             Some((user, name)) => {
                 let uid = self.names.uid_of(user);
                 let uid = uid.ok_or_else(|| trouble("unknown", format!("no user `{user}`")))?;
+                if name.is_empty() {
+                    return self.own_currency(uid);
+                }
                 self.ledger.named(uid, name).ok_or_else(|| unknown(text))
             }
             None => self.by_name(text),
@@ -381,6 +416,22 @@ fn ticket_kind(kind: wire::TicketKind) -> TicketKind {
         wire::TicketKind::Soft => TicketKind::Soft,
         wire::TicketKind::Hard => TicketKind::Hard,
         wire::TicketKind::Transfer => TicketKind::Transfer,
+    }
+}
+
+fn good(good: &wire::Good) -> Result<Good, Trouble> {
+    let resource = good.resource.parse().map_err(invalid)?;
+    Ok(Good { resource, kind: ticket_kind(good.kind) })
+}
+
+/// What is over before it begins is a mistake.
+fn to_come(until_s: Option<u64>) -> Result<Option<u64>, Trouble> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    match until_s {
+        Some(until_s) if until_s <= now => {
+            Err(trouble("invalid", format!("until_s {until_s} is over; it is {now} now")))
+        }
+        other => Ok(other),
     }
 }
 

@@ -21,8 +21,8 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::OpenApi;
 use wire::{
-    Doctor, ErrorBody, Event, LedgerView, Operations, OperationsDone, PolicyView, Sample,
-    SetPolicy, Status, TraceKind, TraceLine, Trouble,
+    Doctor, ErrorBody, Event, LedgerView, MarketView, Operations, OperationsDone, PolicyView,
+    Sample, SetPolicy, Status, TraceKind, TraceLine, Trouble,
 };
 
 /// The largest request.
@@ -77,8 +77,8 @@ impl IntoResponse for Failure {
                        socket; the caller is who the kernel says."
     ),
     paths(
-        status, ledger, sample, samples, events, trace, doctor_, policy, set_policy, operations,
-        openapi
+        status, ledger, market, sample, samples, events, trace, doctor_, policy, set_policy,
+        operations, openapi
     ),
     components(schemas(ErrorBody))
 )]
@@ -89,6 +89,7 @@ pub fn router(shared: Shared) -> Router {
     Router::new()
         .route("/v1/status", get(status))
         .route("/v1/ledger", get(ledger))
+        .route("/v1/market", get(market))
         .route("/v1/sample", get(sample))
         .route("/v1/samples", get(samples))
         .route("/v1/events", get(events))
@@ -135,6 +136,12 @@ async fn status(State(shared): State<Shared>) -> Answer<Status> {
 #[utoipa::path(get, path = "/v1/ledger", responses((status = 200, body = LedgerView)))]
 async fn ledger(State(shared): State<Shared>) -> Answer<LedgerView> {
     ask(&shared, Request::Ledger).await.map(Json)
+}
+
+/// All that is offered, exchanged, and was paid in the last clearings.
+#[utoipa::path(get, path = "/v1/market", responses((status = 200, body = MarketView)))]
+async fn market(State(shared): State<Shared>) -> Answer<MarketView> {
+    ask(&shared, Request::Market).await.map(Json)
 }
 
 /// What was measured last.

@@ -1,9 +1,11 @@
 //! The ledger as people see it.
 
+use crate::bourse;
 use crate::members::{Cgroups, member_name, member_view, process_view};
 use crate::names::Names;
 use ledger::{
-    Authority, Class, Currency, Intent, Ledger, Member, Nature, ProcessIdentity, Resource, Subject,
+    Authority, Class, Currency, CurrencyId, Good, Intent, Ledger, Member, Nature, ProcessIdentity,
+    Resource, Subject, TicketKind,
 };
 use std::collections::BTreeMap;
 use valuation::{Graph, WHOLE};
@@ -71,13 +73,19 @@ fn currency_view(
         }
         let resource = graph.resource().clone();
         let issued = currency.issued_of(&resource);
-        let holds = ledger.backing(id).any(|(_, ticket)| ticket.resource == resource);
+        let exchanged = |kind| exchanged(ledger, id, &resource, kind);
+        let (exchanged_soft, exchanged_hard) =
+            (exchanged(TicketKind::Soft), exchanged(TicketKind::Hard));
+        let holds = ledger.backing(id).any(|(_, ticket)| ticket.resource == resource)
+            || (exchanged_soft, exchanged_hard) != (0, 0);
         if holds || issued.tickets > 0 {
             resources.push(ResourceValue {
                 active: graph.is_active(id),
                 value: part(graph.value(id)),
                 guaranteed: part(graph.guaranteed(id)),
                 lent: ledger.lent(id, &resource),
+                exchanged_soft,
+                exchanged_hard,
                 issued_soft: issued.soft,
                 issued_hard: issued.hard,
                 hard_total: ledger.hard_total(id, &resource),
@@ -89,18 +97,16 @@ fn currency_view(
         Nature::Client { founder, .. } => Some(*founder),
         _ => None,
     };
-    let (nature, name, placed) = match &record.nature {
-        Nature::Base => (wire::Nature::Base, record.name.clone(), false),
-        Nature::Pure => (wire::Nature::Pure, record.name.clone(), false),
-        Nature::Job { .. } => (wire::Nature::Job, "job".to_owned(), false),
-        Nature::Client { founder, placed, .. } => {
-            (wire::Nature::Client, member_name(founder, commands, cgroups), *placed)
-        }
+    let (nature, placed) = match &record.nature {
+        Nature::Base => (wire::Nature::Base, false),
+        Nature::Pure => (wire::Nature::Pure, false),
+        Nature::Job { .. } => (wire::Nature::Job, false),
+        Nature::Client { placed, .. } => (wire::Nature::Client, *placed),
     };
     let process = founder.and_then(|founder| founder.process());
     CurrencyView {
         id: id.0,
-        name,
+        name: currency_name(ledger, id, commands, cgroups),
         nature,
         owner: record.owner,
         owner_name: names.user(record.owner).unwrap_or_else(|| record.owner.to_string()),
@@ -133,6 +139,30 @@ fn currency_view(
     }
 }
 
+/// What a currency is called.
+pub fn currency_name(
+    ledger: &Ledger,
+    id: CurrencyId,
+    commands: &Commands,
+    cgroups: &Cgroups,
+) -> String {
+    match ledger.currency(id).map(|currency| &currency.record) {
+        Some(record) => match &record.nature {
+            Nature::Base | Nature::Pure => record.name.clone(),
+            Nature::Job { .. } => "job".to_owned(),
+            Nature::Client { founder, .. } => member_name(founder, commands, cgroups),
+        },
+        None => id.to_string(),
+    }
+}
+
+/// What a currency has received of a good, less what it gives.
+fn exchanged(ledger: &Ledger, id: CurrencyId, resource: &Resource, kind: TicketKind) -> i64 {
+    let good = Good { resource: resource.clone(), kind };
+    let sum = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX);
+    sum(ledger.received(id, &good)) - sum(ledger.given(id, &good))
+}
+
 fn subject_text(subject: &Subject) -> String {
     match subject {
         Subject::Uid(uid) => format!("uid:{uid}"),
@@ -147,12 +177,20 @@ pub fn event(entry: &journal::Entry) -> Event {
         Authority::System => None,
         Authority::Caller(caller) => Some(caller.uid),
     };
+    let (offers, exchanges, ended) = bourse::touched(&entry.changes);
+    let mut text = describe(&entry.intent);
+    if !ended.is_empty() && !matches!(entry.intent, Intent::EndExchange { .. }) {
+        let list: Vec<String> = ended.iter().map(|id| id.0.to_string()).collect();
+        text.push_str(&format!("; that ended exchange {}", list.join(", ")));
+    }
     Event {
         sequence: Some(entry.sequence),
         at_unix_ms: entry.at_unix_ms,
         kind: if uid.is_some() { EventKind::Operation } else { EventKind::Process },
         uid,
-        text: describe(&entry.intent),
+        text,
+        offers: offers.iter().map(|id| id.0).collect(),
+        exchanges: exchanges.iter().map(|id| id.0).collect(),
     }
 }
 
@@ -197,6 +235,20 @@ fn describe(intent: &Intent) -> String {
         Intent::TakeBack { lender, resource } => {
             format!("client {lender} took its {resource} tickets back")
         }
+        Intent::Offer { offer } => {
+            let terms = &offer.terms;
+            let points: Vec<String> =
+                terms.points.iter().map(|it| format!("{}:{}", it.give, it.want)).collect();
+            let (party, points) = (offer.party, points.join(" "));
+            format!("{party} offers {} for {}, {points}", terms.gives, terms.wants)
+        }
+        Intent::CancelOffer { offer } => format!("{offer} withdrawn"),
+        Intent::Exchange { legs, .. } => format!("exchanged: {}", legs_text(legs)),
+        Intent::Clear { exchanges } => {
+            let all: Vec<String> = exchanges.iter().map(|it| legs_text(&it.legs)).collect();
+            format!("the dealer exchanged: {}", all.join("; "))
+        }
+        Intent::EndExchange { exchange } => format!("{exchange} ended"),
         Intent::SetMemory { kib } => format!("{kib} KiB of memory can be promised"),
         Intent::Ensure { member, .. } => format!("{} funded from base", who(member)),
         Intent::Release { client } => format!("client {client} released"),
@@ -216,6 +268,13 @@ fn describe(intent: &Intent) -> String {
             format!("{} now belongs to uid {}", who(&client.member), client.uid)
         }
     }
+}
+
+fn legs_text(legs: &[ledger::Leg]) -> String {
+    let leg = |it: &ledger::Leg| {
+        format!("{} {} from {} to {}", it.amount, it.good, it.giver, it.receiver)
+    };
+    legs.iter().map(leg).collect::<Vec<_>>().join(", ")
 }
 
 fn who(member: &Member) -> String {

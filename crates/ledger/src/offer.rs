@@ -169,32 +169,6 @@ impl Terms {
         get <= self.most && self.want_for(give).is_some_and(|want| get >= want)
     }
 
-    /// Whether there are amounts that it and complementary terms both accept. Both curves are
-    /// straight between their points, so they are closest at some point of one of them.
-    pub fn meets(&self, other: &Terms) -> bool {
-        let agree = |give: u64| {
-            self.want_for(give).is_some_and(|get| self.accept(give, get) && other.accept(get, give))
-        };
-        let own = self.points.iter().map(|point| point.give.min(other.most));
-        let theirs = other.points.iter().map(|point| self.give_for(point.give.min(self.most)));
-        own.chain(theirs).chain([other.most]).any(|give| {
-            // Nor more than it has, nor less than the other would have at least.
-            let give = give.min(self.give_most());
-            agree(give) || agree(other.least.clamp(1, give.max(1)))
-        })
-    }
-
-    /// The most that it gives for `get` tickets; 0 for nothing.
-    fn give_for(&self, get: u64) -> u64 {
-        let (mut enough, mut much) = (0, self.give_most() + 1);
-        while much - enough > 1 {
-            let give = enough.midpoint(much);
-            let welcome = self.want_for(give).is_some_and(|want| want <= get);
-            *(if welcome { &mut enough } else { &mut much }) = give;
-        }
-        enough
-    }
-
     /// What is left of it after an exchange of `give` for `get`; `None` where nothing is, or what
     /// is left cannot be had in parts. The rest of the curve begins where the exchange left off,
     /// and wants for its parts no less than the whole curve does.
@@ -287,31 +261,6 @@ mod tests {
                     both >= terms.want_for(first + second).expect("within"),
                     "{first}+{second}"
                 );
-            }
-        }
-    }
-
-    #[test]
-    fn terms_meet_where_some_amounts_please_both() {
-        let mirror = |terms: Terms| Terms {
-            gives: terms.wants.clone(),
-            wants: terms.gives.clone(),
-            ..terms
-        };
-        let small = [(3, 2), (2, 3), (5, 5), (4, 1), (1, 4), (6, 4)];
-        for partial in [false, true] {
-            for ours in small {
-                for theirs in small {
-                    for rest in [(7, 9), (9, 7), (8, 8)] {
-                        let terms = curve(&[ours, rest], partial);
-                        let other = mirror(curve(&[theirs], true));
-                        let found = (1..=9).any(|give| {
-                            (1..=18).any(|get| terms.accept(give, get) && other.accept(get, give))
-                        });
-                        assert_eq!(terms.meets(&other), found, "{terms:?} {other:?}");
-                        assert_eq!(other.meets(&terms), found, "{terms:?} {other:?}");
-                    }
-                }
             }
         }
     }

@@ -15,7 +15,6 @@ pub(crate) struct Trades {
     given: BTreeMap<(CurrencyId, Good), u64>,
     received: BTreeMap<(CurrencyId, Good), u64>,
     offers_by_party: BTreeSet<(CurrencyId, OfferId)>,
-    by_goods: BTreeMap<(Good, Good), BTreeSet<OfferId>>,
     by_owner: BTreeMap<u32, usize>,
     // Of a currency that is not base, the tickets that it issued whose holders give tickets of
     // the resource, or lead to one that does.
@@ -47,20 +46,12 @@ impl Trades {
 
     /// `owner` is the owner of the offer's party, before as after.
     pub(crate) fn set_offer(&mut self, id: OfferId, owner: u32, after: Option<Offer>) {
-        let goods = |offer: &Offer| (offer.terms.gives.clone(), offer.terms.wants.clone());
         if let Some(before) = self.offers.remove(&id) {
             self.offers_by_party.remove(&(before.party, id));
-            let key = goods(&before);
-            let alike = self.by_goods.get_mut(&key).expect("it was listed by its goods");
-            alike.remove(&id);
-            if alike.is_empty() {
-                self.by_goods.remove(&key);
-            }
             self.count_offers(owner, 1, false);
         }
         if let Some(after) = after {
             self.offers_by_party.insert((after.party, id));
-            self.by_goods.entry(goods(&after)).or_default().insert(id);
             self.count_offers(owner, 1, true);
             self.offers.insert(id, after);
         }
@@ -178,6 +169,11 @@ impl Ledger {
         self.trades.offers.get(&id)
     }
 
+    /// All offers, as a dealer clears them.
+    pub fn offer_book(&self) -> &BTreeMap<OfferId, Offer> {
+        &self.trades.offers
+    }
+
     /// Every offer, oldest first.
     pub fn offers(&self) -> impl Iterator<Item = (OfferId, &Offer)> {
         self.trades.offers.iter().map(|(id, offer)| (*id, offer))
@@ -186,24 +182,6 @@ impl Ledger {
     /// The offers of a party, oldest first.
     pub fn offers_of(&self, party: CurrencyId) -> impl Iterator<Item = (OfferId, &Offer)> {
         self.trades.offers_of(party).map(|id| (id, &self.trades.offers[&id]))
-    }
-
-    /// The offers that give one good for another, oldest first.
-    pub fn offers_by_goods(
-        &self,
-        gives: &Good,
-        wants: &Good,
-    ) -> impl Iterator<Item = (OfferId, &Offer)> {
-        let alike = self.trades.by_goods.get(&(gives.clone(), wants.clone()));
-        alike.into_iter().flatten().map(|id| (*id, &self.trades.offers[id]))
-    }
-
-    /// The offers of others that are complementary to one, but at a rate that conflicts with it
-    /// (paper 1, 4.2), oldest first.
-    pub fn conflicts<'a>(&'a self, offer: &'a Offer) -> impl Iterator<Item = (OfferId, &'a Offer)> {
-        let terms = &offer.terms;
-        self.offers_by_goods(&terms.wants, &terms.gives)
-            .filter(move |(_, other)| other.party != offer.party && !terms.meets(&other.terms))
     }
 
     /// How many base tickets of a good a currency has given away.

@@ -424,19 +424,6 @@ fn nobody_fills_the_ledger_or_another_s_place_in_it() {
 }
 
 #[test]
-fn conflicting_offers_are_found() {
-    let mut ledger = Ledger::new(0, 0);
-    let (a, b, c) = (funded(&mut ledger, 1), funded(&mut ledger, 2), funded(&mut ledger, 3));
-    // Paper 1, 4.2: 20 cpu wanted for 10 memory; 10 memory wanted for 10 cpu.
-    let dear = place_offer(&mut ledger, 2, offer(b, Resource::Cpu, 10, Resource::Memory, 10));
-    place_offer(&mut ledger, 3, offer(c, Resource::Cpu, 20, Resource::Memory, 10));
-    place_offer(&mut ledger, 3, offer(c, Resource::Cpu, 1, disk(), 10));
-    let mine = offer(a, Resource::Memory, 10, Resource::Cpu, 20);
-    let found: Vec<OfferId> = ledger.conflicts(&mine).map(|(id, _)| id).collect();
-    assert_eq!(found, [dear]);
-}
-
-#[test]
 fn what_is_written_down_is_read() {
     let (mut ledger, a, b) = exchanged();
     place_offer(&mut ledger, 1, partial(offer(a, Resource::Cpu, 3, disk(), 4)));

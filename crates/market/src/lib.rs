@@ -14,4 +14,4 @@ mod test_terms;
 
 pub use dealer::conflicts::{Conflict, conflicts};
 pub use dealer::{CYCLES_MAX, Clearing, FAILURES_MAX, Leg, Match, RING_MAX, WALK_MAX, clear};
-pub use prices::{PRICES_KEPT, Price, PriceHistory};
+pub use prices::{PRICES_KEPT, Price, PriceHistory, price_all};

@@ -57,7 +57,7 @@ fn dearness(one: (u64, u64), other: (u64, u64)) -> Ordering {
 }
 
 /// The prices of a clearing's exchanges, in order of pairs (rules 1 and 2).
-pub(crate) fn price_all(exchanges: &[Match]) -> Vec<Price> {
+pub fn price_all(exchanges: &[Match]) -> Vec<Price> {
     let mut prices: BTreeMap<(&Good, &Good), Price> = BTreeMap::new();
     for exchange in exchanges {
         let legs = &exchange.legs;

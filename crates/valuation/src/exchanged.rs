@@ -145,6 +145,13 @@ impl Graph {
         !self.exchanges.given.is_none()
     }
 
+    /// Values tickets as if nothing were exchanged from now on, for an enforcer that values them
+    /// elsewhere and does not know of exchanges.
+    pub fn leave_out_exchanges(&mut self) {
+        self.exchanges = Exchanges::default();
+        self.forget();
+    }
+
     /// An exchange is made or ends.
     pub(crate) fn exchange(&mut self, exchange: &Exchange, made: bool) {
         for leg in &exchange.legs {

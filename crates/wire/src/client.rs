@@ -1,8 +1,8 @@
 //! A client of allotd, for programs that wait for the answer.
 
 use crate::{
-    Doctor, ErrorBody, Event, LedgerView, Operation, Operations, OperationsDone, PolicyView,
-    Sample, SetPolicy, Status, TraceLine, Trouble,
+    Doctor, ErrorBody, Event, LedgerView, MarketView, Operation, Operations, OperationsDone,
+    PolicyView, Sample, SetPolicy, Status, TraceLine, Trouble,
 };
 use reqwest::blocking::{Client as Http, RequestBuilder, Response};
 use serde::de::DeserializeOwned;
@@ -85,6 +85,11 @@ impl Client {
     /// The funding graph.
     pub fn ledger(&self) -> Result<LedgerView, ClientError> {
         self.get("/v1/ledger")
+    }
+
+    /// All that is offered, exchanged, and was paid.
+    pub fn market(&self) -> Result<MarketView, ClientError> {
+        self.get("/v1/market")
     }
 
     /// What was measured last.

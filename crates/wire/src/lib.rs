@@ -4,10 +4,14 @@
 //! Nothing here knows the ledger: who asks need not be the same program as who keeps it.
 
 mod client;
+mod exchange;
 mod operation;
 mod view;
 
 pub use client::{Client, ClientError, Lines, default_socket, private_socket};
+pub use exchange::{
+    ConflictView, ExchangeView, Good, LegRef, LegView, MarketView, OfferPoint, OfferView, PriceView,
+};
 pub use operation::{
     Amount, Class, CurrencyRef, MemberRef, Operation, OperationResult, Operations, OperationsDone,
     TicketKind,

@@ -1,12 +1,14 @@
 //! What can be asked of allotd.
 
+use crate::{ConflictView, Good, LegRef, OfferPoint};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// Names a currency: `base`; `#12` by id; `pid:4711`, `thread:4712` and `cgroup:PATH` the client
 /// that each has founded; `kernel` and `rest`, the clients of the kernel's threads and of the
 /// processes that nobody manages, where there are such; `NAME`, the caller's own of that name,
-/// else the only one of that name; `USER:NAME`, of a user (name or uid).
+/// else the only one of that name; `USER:NAME`, of a user (name or uid); `USER:`, the one that the
+/// funding policy keeps for that user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
 pub struct CurrencyRef(pub String);
@@ -218,6 +220,50 @@ pub enum Operation {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         resource: Option<String>,
     },
+    /// Offer base tickets of one resource for those of another (paper 1, 4.1 and 5.7's
+    /// `exch_offer`). A program that offers for itself names nobody.
+    Offer {
+        /// Whose tickets: a client, or a currency of the caller's; the caller's own client where it
+        /// is left out.
+        #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
+        party: Option<CurrencyRef>,
+        /// What it gives.
+        gives: Good,
+        /// What it wants.
+        wants: Good,
+        /// How much for how much: 1 to 16, from little to much.
+        points: Vec<OfferPoint>,
+        /// Whether anything between the points, and below the first, is welcome too.
+        #[serde(default)]
+        partial: bool,
+        /// The least that it will get in one exchange.
+        #[serde(default)]
+        least: u64,
+        /// The most that it has use for; what the last point wants, twice, where it is left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        most: Option<u64>,
+        /// When it and what came of it end: seconds since 1970.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until_s: Option<u64>,
+    },
+    /// Withdraw an offer; exchanges that came of it stay.
+    CancelOffer {
+        /// Which.
+        offer: u64,
+    },
+    /// Give base tickets away: a loan, or a static exchange among currencies of the caller's.
+    Exchange {
+        /// Who gives what to whom, 1 to 4.
+        legs: Vec<LegRef>,
+        /// When it ends: seconds since 1970.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until_s: Option<u64>,
+    },
+    /// End an exchange, all its tickets at once.
+    EndExchange {
+        /// Which.
+        exchange: u64,
+    },
     /// Manage a process no longer.
     Release {
         /// Its client.
@@ -264,6 +310,15 @@ pub struct Operations {
 pub struct OperationResult {
     /// The currency, job or client that it made.
     pub created: Option<u64>,
+    /// The offer that it made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offer: Option<u64>,
+    /// The exchange that it made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchange: Option<u64>,
+    /// Offers that would meet the one made but for the rate, nearest first; 16 at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conflicts: Vec<ConflictView>,
 }
 
 /// All was done and is durable.

@@ -137,6 +137,10 @@ pub struct Grant {
     pub rights: String,
 }
 
+fn is_zero(amount: &i64) -> bool {
+    *amount == 0
+}
+
 fn thousand() -> u64 {
     1000
 }
@@ -154,6 +158,12 @@ pub struct ResourceValue {
     pub guaranteed: f64,
     /// Base tickets lent to jobs by nice.
     pub lent: u64,
+    /// Soft base tickets that it has received in exchanges, less those that it gives.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub exchanged_soft: i64,
+    /// Hard ones, likewise; of memory in KiB.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub exchanged_hard: i64,
     /// Its soft tickets' total, active or not.
     pub issued_soft: u64,
     /// Its hard tickets' total, of [`hard_total`](ResourceValue::hard_total).
@@ -388,6 +398,12 @@ pub struct Event {
     pub uid: Option<u32>,
     /// In words.
     pub text: String,
+    /// Offers that came, changed or went.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub offers: Vec<u64>,
+    /// Exchanges that were made or ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exchanges: Vec<u64>,
 }
 
 /// How one resource is enforced here.

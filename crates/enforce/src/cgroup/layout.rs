@@ -5,7 +5,8 @@
 //! 1. A currency stands under its only issuer, where all resources agree on it; one with several
 //!    issuers stands at the top, and so does one with none. Every client is a leaf.
 //! 2. Where all tickets of a resource that decide among the cgroups of one place are soft, none is
-//!    more than [`MOST_STABLE`] times another, and no value leaves the cgroups for elsewhere, each
+//!    more than [`MOST_STABLE`] times another, and no value leaves the cgroups for elsewhere, by
+//!    tickets or in exchanges, each
 //!    weighs what its tickets amount to. That stays right whoever sleeps: the kernel divides among
 //!    those that want the resource, as the ledger does.
 //! 3. Elsewhere each weighs what the active clients below it are worth together (valuation), and
@@ -152,6 +153,10 @@ impl Weights {
                 leaking.extend(issuers);
                 continue;
             };
+            // What it gave or received in exchanges comes and goes elsewhere.
+            if graph.exchanged(node.id) != Default::default() {
+                leaking.insert(node.id);
+            }
             let under = layout.places[index].parent.map_or(BASE, |parent| layout.places[parent].id);
             // Unfunded ones take nothing from anybody.
             let fits = issuers.iter().all(|issuer| *issuer == under);

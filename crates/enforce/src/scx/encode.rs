@@ -27,8 +27,10 @@ pub(super) fn is_our_own(id: CurrencyId) -> bool {
     id >= OWN_KERNEL
 }
 
-/// The same plan with a client for the kernel's threads and one for the rest, if it has none.
+/// The same plan with a client for the kernel's threads and one for the rest, if it has none. The
+/// scheduler in the kernel values tickets itself, and knows nothing of exchanges.
 pub(super) fn completed(mut plan: Plan) -> Plan {
+    plan.graph.leave_out_exchanges();
     for (id, member) in [(OWN_KERNEL, Member::Kernel), (OWN_REST, Member::Rest)] {
         let covers =
             |client: &PlannedClient| client.founder == member || client.members.contains(&member);

@@ -1,0 +1,194 @@
+//! The market: the dealer at work on the ledger's offers, the time at which offers and exchanges
+//! end, and how all of it is shown.
+
+use ledger::{
+    Change, Clearing, CurrencyId, ExchangeId, Good, Intent, Ledger, Leg, Offer, OfferId, TicketKind,
+};
+use market::{Match, PriceHistory};
+use std::time::{Duration, Instant};
+use wire::{ConflictView, ExchangeView, LegView, MarketView, OfferPoint, OfferView, PriceView};
+
+/// The least time between two clearings, so that offers wait for each other, and a flood of them
+/// does not keep the keeper from all else.
+const CLEARING_PAUSE: Duration = Duration::from_secs(1);
+
+/// The most conflicting offers of one answer.
+const CONFLICTS_MAX: usize = 16;
+
+/// What is remembered of the market besides the ledger.
+pub struct Bourse {
+    prices: PriceHistory,
+    // Whether anything has changed on which a clearing depends.
+    must_clear: bool,
+    cleared: Option<Instant>,
+}
+
+impl Bourse {
+    /// Nothing was cleared yet.
+    pub fn new() -> Bourse {
+        Bourse { prices: PriceHistory::default(), must_clear: true, cleared: None }
+    }
+
+    /// Something was done, or could not be: see whether the dealer has work.
+    pub fn note(&mut self, changes: &[Change]) {
+        self.must_clear |= changes.iter().any(|change| match change {
+            Change::Offer { after, .. } => after.is_some(),
+            Change::Ticket { .. } | Change::Exchange { .. } | Change::Currency { .. } => true,
+            Change::Home { .. } | Change::Member { .. } | Change::Memory { .. } => false,
+        });
+    }
+
+    /// What the dealer finds, where it is due; nothing most of the time.
+    pub fn clear_if_due(&mut self, ledger: &Ledger) -> Vec<Match> {
+        let waits = self.cleared.is_some_and(|cleared| cleared.elapsed() < CLEARING_PAUSE);
+        if !self.must_clear || waits {
+            return Vec::new();
+        }
+        self.must_clear = false;
+        let book = ledger.offer_book();
+        if book.len() < 2 {
+            return Vec::new();
+        }
+        self.cleared = Some(Instant::now());
+        market::clear(book, |party, good| ledger.spare(party, good)).exchanges
+    }
+
+    /// These were made at `at_s`, seconds since 1970.
+    pub fn record(&mut self, at_s: u64, made: &[Match]) {
+        self.prices.record(at_s, &market::price_all(made));
+    }
+
+    /// All that is offered, exchanged, and was paid.
+    pub fn view(
+        &self,
+        ledger: &Ledger,
+        sequence: u64,
+        name: impl Fn(CurrencyId) -> String,
+    ) -> MarketView {
+        let offers =
+            ledger.offers().map(|(id, offer)| offer_view(ledger, id, offer, &name)).collect();
+        let exchanges = ledger
+            .exchanges()
+            .map(|(id, exchange)| ExchangeView {
+                id: id.0,
+                legs: exchange.legs.iter().map(|leg| leg_view(leg, &name)).collect(),
+                until_s: exchange.until_s,
+                offers: exchange.offers.iter().map(|offer| offer.0).collect(),
+            })
+            .collect();
+        let pairs = self.prices.pairs().iter();
+        let prices = pairs
+            .flat_map(|(one, other)| self.prices.of(one, other))
+            .map(|(at_s, price)| PriceView {
+                at_s: *at_s,
+                good: good_view(&price.goods.0),
+                other: good_view(&price.goods.1),
+                amounts: price.amounts,
+                lowest: price.lowest,
+                highest: price.highest,
+                trades: price.trades,
+            })
+            .collect();
+        MarketView { sequence, offers, exchanges, prices }
+    }
+}
+
+/// As the broker takes it: the dealer speaks of offers, the ledger of their parties.
+pub fn clearing(ledger: &Ledger, found: &Match) -> Option<Clearing> {
+    let party = |id: OfferId| ledger.offer(id).map(|offer| offer.party);
+    let legs = found.legs.iter().map(|leg| {
+        let (giver, receiver) = (party(leg.giver)?, party(leg.receiver)?);
+        Some(Leg { giver, receiver, good: leg.good.clone(), amount: leg.amount })
+    });
+    let legs = legs.collect::<Option<Vec<Leg>>>()?;
+    Some(Clearing { offers: found.legs.iter().map(|leg| leg.giver).collect(), legs })
+}
+
+/// What ends now.
+pub fn expired(ledger: &Ledger, now_s: u64) -> Vec<Intent> {
+    let over = |until_s: Option<u64>| until_s.is_some_and(|until_s| until_s <= now_s);
+    let offers = ledger.offers().filter(|(_, offer)| over(offer.until_s));
+    let offers = offers.map(|(offer, _)| Intent::CancelOffer { offer });
+    let exchanges = ledger.exchanges().filter(|(_, exchange)| over(exchange.until_s));
+    offers.chain(exchanges.map(|(exchange, _)| Intent::EndExchange { exchange })).collect()
+}
+
+/// The offers that would meet one but for the rate (paper 1, 4.2).
+pub fn conflicts(
+    ledger: &Ledger,
+    offer: &Offer,
+    name: impl Fn(CurrencyId) -> String,
+) -> Vec<ConflictView> {
+    let found = market::conflicts(offer, ledger.offer_book());
+    found
+        .into_iter()
+        .take(CONFLICTS_MAX)
+        .filter_map(|conflict| {
+            let other = ledger.offer(conflict.offer)?;
+            let offer = offer_view(ledger, conflict.offer, other, &name);
+            Some(ConflictView { offer, gap_millionths: conflict.gap_millionths })
+        })
+        .collect()
+}
+
+fn offer_view(
+    ledger: &Ledger,
+    id: OfferId,
+    offer: &Offer,
+    name: impl Fn(CurrencyId) -> String,
+) -> OfferView {
+    let terms = &offer.terms;
+    let owner = ledger.currency(offer.party).map_or(0, |currency| currency.record.owner);
+    let point = |point: &ledger::Point| OfferPoint { give: point.give, want: point.want };
+    OfferView {
+        id: id.0,
+        party: offer.party.0,
+        party_name: name(offer.party),
+        owner,
+        gives: good_view(&terms.gives),
+        wants: good_view(&terms.wants),
+        points: terms.points.iter().map(point).collect(),
+        partial: terms.partial,
+        least: terms.least,
+        most: terms.most,
+        until_s: offer.until_s,
+        spare: ledger.spare(offer.party, &terms.gives),
+    }
+}
+
+fn leg_view(leg: &Leg, name: impl Fn(CurrencyId) -> String) -> LegView {
+    LegView {
+        giver: leg.giver.0,
+        giver_name: name(leg.giver),
+        receiver: leg.receiver.0,
+        receiver_name: name(leg.receiver),
+        good: good_view(&leg.good),
+        amount: leg.amount,
+    }
+}
+
+fn good_view(good: &Good) -> wire::Good {
+    let kind = match good.kind {
+        TicketKind::Soft => wire::TicketKind::Soft,
+        TicketKind::Hard => wire::TicketKind::Hard,
+        TicketKind::Transfer => wire::TicketKind::Transfer,
+    };
+    wire::Good { resource: good.resource.to_string(), kind }
+}
+
+/// The offers and exchanges that some changes made, changed or ended; of exchanges, which ended.
+pub fn touched(changes: &[Change]) -> (Vec<OfferId>, Vec<ExchangeId>, Vec<ExchangeId>) {
+    let (mut offers, mut exchanges, mut ended) = (Vec::new(), Vec::new(), Vec::new());
+    for change in changes {
+        match change {
+            Change::Offer { id, .. } => offers.push(*id),
+            Change::Exchange { id, after, .. } => {
+                exchanges.push(*id);
+                ended.extend(after.is_none().then_some(*id));
+            }
+            _ => {}
+        }
+    }
+    offers.dedup();
+    (offers, exchanges, ended)
+}
