@@ -81,6 +81,17 @@ impl Goods {
     }
 }
 
+/// What an active currency has received in exchanges, and is charged (rules 9 and 10).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Charges {
+    /// What it has received.
+    pub received: Goods,
+    /// What it is charged on all that it has.
+    pub charged: Goods,
+    /// What its soft-ticket subcurrency is charged besides.
+    pub charged_soft: Goods,
+}
+
 /// A currency's part in exchanges: its own, and what sinks to it.
 #[derive(Clone, Debug, Default)]
 struct Part {
@@ -138,6 +149,23 @@ impl Graph {
     pub fn exchanged(&self, id: CurrencyId) -> (Goods, Goods) {
         let part = self.place_of(id).and_then(|place| self.exchanges.parts.get(&place));
         part.map_or_else(Default::default, |part| (part.given, part.received))
+    }
+
+    /// What counts for a currency's value while it is active. For those who count what tickets were
+    /// due over time.
+    pub fn charges(&mut self, id: CurrencyId) -> Charges {
+        self.reckon();
+        let Some(place) = self.place_of(id) else { return Charges::default() };
+        let Some(part) = self.exchanges.parts.get(&place) else { return Charges::default() };
+        let (received, own) = (part.received, part.given.plus(part.sunk));
+        match self.soft_is_apart(place) {
+            true => Charges { received, charged: own, charged_soft: part.sunk_soft },
+            false => Charges {
+                received,
+                charged: own.plus(part.sunk_soft),
+                charged_soft: Goods::default(),
+            },
+        }
     }
 
     /// Whether anything of this resource is exchanged.

@@ -302,11 +302,14 @@ impl Graph {
         (!self.nodes[place as usize].has_lent()).then_some(place)
     }
 
-    /// What a currency has issued, and what of that is active; nothing for an unknown one. For those who
-    /// count what tickets were due over time, by the same rules.
-    pub fn issued(&self, id: CurrencyId) -> (Pools, Pools) {
-        let node = self.places.get(&id).map(|place| &self.nodes[*place as usize]);
-        node.map_or_else(Default::default, |node| (node.issued, node.active_issued))
+    /// What a currency has issued, and what of that is active, of base's what counts as active
+    /// (rule 8); nothing for an unknown one. For those who count what tickets were due over time,
+    /// by the same rules.
+    pub fn issued(&mut self, id: CurrencyId) -> (Pools, Pools) {
+        self.reckon();
+        let Some(&place) = self.places.get(&id) else { return Default::default() };
+        let Node { issued, active_issued: active, .. } = self.nodes[place as usize];
+        (issued, if place == self.base { self.base_active(active) } else { active })
     }
 
     /// The tickets that a currency holds, those of amount 0 included.

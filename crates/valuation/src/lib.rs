@@ -7,6 +7,6 @@
 mod exchanged;
 mod graph;
 
-pub use exchanged::Goods;
+pub use exchanged::{Charges, Goods};
 use graph::Sum;
 pub use graph::{Backing, Graph, NodeView, Pools, WHOLE};
