@@ -224,6 +224,13 @@ impl<'a> Drawing<'a> {
         if let Some(lent) = worth.map(|worth| worth.lent).filter(|lent| *lent > 0) {
             notes.push(format!("{lent} lent"));
         }
+        for (amount, kind) in worth.map_or([(0, ""); 2], |worth| {
+            [(worth.exchanged_soft, ""), (worth.exchanged_hard, " hard")]
+        }) {
+            if amount != 0 {
+                notes.push(format!("{amount:+}{kind} exchanged"));
+            }
+        }
         if again {
             notes.push("see above".to_owned());
         }

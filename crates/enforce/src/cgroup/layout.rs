@@ -311,7 +311,8 @@ pub(super) fn portions(values: &[u64], total: u64) -> Vec<u32> {
 mod tests {
     use super::*;
     use ledger::{
-        Authority, Caller, Funding, Intent, Ledger, Mode, NewClient, ProcessIdentity, Resource,
+        Authority, Caller, Funding, Good, Intent, Ledger, Leg, Mode, NewClient, ProcessIdentity,
+        Resource,
     };
     use proptest::prelude::*;
     use valuation::WHOLE;
@@ -364,6 +365,21 @@ mod tests {
             amount: u64,
         ) {
             self.act(Intent::Fund { holder, issuer, funding: Funding { resource, kind, amount } });
+        }
+
+        /// Some of what can be given, from one to another.
+        fn lend(&mut self, giver: usize, receiver: usize, amount: u64) {
+            let all: Vec<CurrencyId> = self.ledger.currencies().map(|it| it.id).collect();
+            let (giver, receiver) = (all[giver % all.len()], all[receiver % all.len()]);
+            for kind in [TicketKind::Soft, TicketKind::Hard] {
+                let good = Good { resource: Resource::Cpu, kind };
+                let spare = if giver == BASE { 0 } else { self.ledger.spare(giver, &good) };
+                if spare > 0 {
+                    let amount = 1 + amount % spare;
+                    let legs = vec![Leg { giver, receiver, good, amount }];
+                    self.act(Intent::Exchange { legs, until_s: None });
+                }
+            }
         }
 
         fn graph(&self) -> Graph {
@@ -462,8 +478,12 @@ mod tests {
         fn the_kernel_divides_as_the_ledger_does(
             nodes in prop::collection::vec(node(), 1..24),
             awake in prop::collection::vec(any::<bool>(), 24),
+            loans in prop::collection::vec((any::<usize>(), any::<usize>(), any::<u64>()), 0..4),
         ) {
-            let (funds, clients) = build(&nodes);
+            let (mut funds, clients) = build(&nodes);
+            for (giver, receiver, amount) in loans {
+                funds.lend(giver, receiver, amount);
+            }
             let mut graph = funds.graph();
             let layout = Layout::of(&[&graph], |_| true);
             check_division(&layout, &mut graph, &awake_of(clients, awake))?;
