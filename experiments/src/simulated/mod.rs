@@ -9,6 +9,7 @@ mod exchange_cpu_disk;
 mod exchange_database;
 mod exchanging;
 mod guest_memory;
+mod market;
 mod memory_policies;
 mod memory_shares;
 mod negotiators;
@@ -19,7 +20,7 @@ use crate::{ExperimentError, ExperimentInfo, Outcome};
 use std::path::PathBuf;
 
 /// Those that can be simulated.
-pub(crate) const LIST: [ExperimentInfo; 8] = [
+pub(crate) const LIST: [ExperimentInfo; 9] = [
     memory_shares::INFO,
     memory_policies::INFO,
     guest_memory::INFO,
@@ -28,6 +29,7 @@ pub(crate) const LIST: [ExperimentInfo; 8] = [
     exchange_cpu_disk::INFO,
     exchange_database::INFO,
     negotiators::INFO,
+    market::INFO,
 ];
 
 /// How an experiment is to be simulated.
@@ -69,7 +71,8 @@ pub fn simulate(name: &str, options: &SimulateOptions) -> Result<Outcome, Experi
         "disk-queue-depth" => disk_queue_depth::run,
         "exchange-cpu-disk" => exchange_cpu_disk::run,
         "exchange-database" => exchange_database::run,
-        _ => negotiators::run,
+        "negotiators" => negotiators::run,
+        _ => market::run,
     };
     Ok(run(&scene::Plan { info: *info, seconds, seed: options.seed }))
 }

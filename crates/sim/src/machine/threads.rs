@@ -165,11 +165,11 @@ impl Machine {
         }
         let from_disk = self.memory.presence(object, page) == Presence::OnDisk;
         // Waits where no frame is free.
-        let refaults = self.memory.holdings(owner).refaults;
+        let refaults = self.memory.holdings(owner).near_refaults;
         let Some(first) = self.memory.bring(object, page, owner) else {
             return self.wait_for_frame(id);
         };
-        if self.memory.holdings(owner).refaults > refaults {
+        if self.memory.holdings(owner).near_refaults > refaults {
             self.threads[id].waits_for = WaitsFor::Memory;
         }
         self.threads[id].burst_ns += self.settings.costs.fault_ns;

@@ -5,7 +5,10 @@
 //! 2. It is undone as a whole when any party ends it.
 //! 3. A party can give what is its own, less what it gives already. What it gets it cannot give.
 
+pub mod bazaar;
 pub mod economy;
+pub mod needs;
+pub mod rivals;
 
 use ledger::{CurrencyId, Good, Offer, OfferId};
 use market::negotiator::{Action, Event};
