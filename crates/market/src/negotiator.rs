@@ -94,6 +94,8 @@ pub struct Negotiator {
     before: Vec<f64>,
     /// What is usual since the last decision.
     usual: Vec<f64>,
+    /// Windows after those.
+    since_usual: usize,
     open: BTreeMap<u64, Open>,
     /// The last that were cancelled.
     cancelled: VecDeque<(u64, Pair)>,
@@ -119,6 +121,7 @@ impl Negotiator {
             recent: VecDeque::new(),
             before: Vec::new(),
             usual: Vec::new(),
+            since_usual: 0,
             open: BTreeMap::new(),
             cancelled: VecDeque::new(),
             held: BTreeMap::new(),
@@ -181,6 +184,9 @@ impl Negotiator {
                 }
                 if self.usual.len() < self.options.windows {
                     self.usual.push(rate);
+                    self.since_usual = 0;
+                } else {
+                    self.since_usual += 1;
                 }
                 let stakes = stakes(&from, observation);
                 if self.load_changed(observation.now_ns) {
@@ -332,6 +338,7 @@ impl Negotiator {
         }
         // Things are as before now. If progress is not, the load has changed meanwhile (rule 9).
         self.usual = before[before.len().saturating_sub(windows)..].to_vec();
+        self.since_usual = 0;
         self.reverse(now_ns, tried, actions);
     }
 
@@ -353,7 +360,7 @@ impl Negotiator {
     fn load_changed(&self, now_ns: u64) -> bool {
         let windows = self.options.windows;
         let lately = self.changed_ns.is_some_and(|at_ns| now_ns - at_ns < CHANGE_WAIT_NS);
-        if lately || self.usual.len() < windows || self.recent.len() < 2 * windows {
+        if lately || self.usual.len() < windows || self.since_usual < windows {
             return false;
         }
         let newest: Vec<f64> = self.recent.iter().rev().take(windows).copied().collect();
