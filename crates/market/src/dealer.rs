@@ -40,6 +40,7 @@ use fit::{Amounts, Side, fit};
 use ledger::{CurrencyId, Good, Offer, OfferId, Terms};
 use rate::{LOG_ERROR, Rate};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::ops::Bound;
@@ -97,12 +98,12 @@ type Gain = i64;
 /// Offers of a ring in its order; [`Index::MAX`] beyond them.
 type Ring = [Index; RING_MAX];
 
-struct Entry {
+struct Entry<'a> {
     id: OfferId,
     party: usize,
     queue: usize,
     /// What is left of it.
-    terms: Terms,
+    terms: Cow<'a, Terms>,
     rate: Rate,
     log: i64,
     /// Counts what it traded.
@@ -129,8 +130,8 @@ enum Walked {
 }
 
 /// One clearing under way.
-struct Book {
-    entries: Vec<Entry>,
+struct Book<'a> {
+    entries: Vec<Entry<'a>>,
     /// By queue, in price and time priority.
     queues: Vec<BTreeSet<(Rate, Index)>>,
     /// By queue: the good that it gives.
@@ -158,9 +159,12 @@ pub fn clear(
     offers: &BTreeMap<OfferId, Offer>,
     available: impl Fn(CurrencyId, &Good) -> u64,
 ) -> Clearing {
-    let goods: BTreeSet<&Good> =
-        offers.values().flat_map(|offer| [&offer.terms.gives, &offer.terms.wants]).collect();
-    let goods: Vec<&Good> = goods.into_iter().collect();
+    let mut goods: Vec<&Good> = Vec::new();
+    for good in offers.values().flat_map(|offer| [&offer.terms.gives, &offer.terms.wants]) {
+        if let Err(place) = goods.binary_search(&good) {
+            goods.insert(place, good);
+        }
+    }
     let mut book = Book::new(offers, &goods, available);
     let exchanges_max = offers.len().saturating_mul(EXCHANGES_PER_OFFER);
     let mut exchanges = Vec::new();
@@ -174,17 +178,19 @@ pub fn clear(
     Clearing { exchanges, prices, set_aside: book.set_aside.into_iter().collect() }
 }
 
-impl Book {
+impl<'a> Book<'a> {
     fn new(
-        offers: &BTreeMap<OfferId, Offer>,
+        offers: &'a BTreeMap<OfferId, Offer>,
         goods: &[&Good],
         available: impl Fn(CurrencyId, &Good) -> u64,
-    ) -> Book {
+    ) -> Book<'a> {
         let good_index = |good: &Good| goods.binary_search(&good).expect("collected");
-        let parties: BTreeSet<CurrencyId> = offers.values().map(|offer| offer.party).collect();
-        let parties: BTreeMap<CurrencyId, usize> = parties.into_iter().zip(0..).collect();
+        let mut parties: Vec<CurrencyId> = offers.values().map(|offer| offer.party).collect();
+        parties.sort_unstable();
+        parties.dedup();
+        let mut queues: Vec<Vec<(Rate, Index)>> = Vec::new();
         let mut queues_by_pair: BTreeMap<(usize, usize), usize> = BTreeMap::new();
-        let mut asked = BTreeSet::new();
+        let mut asked = vec![false; parties.len() * goods.len()];
         let mut book = Book {
             entries: Vec::new(),
             queues: Vec::new(),
@@ -203,23 +209,25 @@ impl Book {
                 continue;
             }
             let Some(rate) = Rate::lowest(&offer.terms) else { continue };
-            let (party, gives) = (parties[&offer.party], good_index(&offer.terms.gives));
+            let party = parties.binary_search(&offer.party).expect("collected");
+            let gives = good_index(&offer.terms.gives);
             let pair = (gives, good_index(&offer.terms.wants));
-            let queue = *queues_by_pair.entry(pair).or_insert(book.queues.len());
-            if queue == book.queues.len() {
-                book.queues.push(BTreeSet::new());
+            let queue = *queues_by_pair.entry(pair).or_insert(queues.len());
+            if queue == queues.len() {
+                queues.push(Vec::new());
                 book.gives.push(gives);
             }
             let cell = party * goods.len() + gives;
-            if asked.insert(cell) {
+            if !std::mem::replace(&mut asked[cell], true) {
                 book.available[cell] = available(offer.party, &offer.terms.gives);
             }
             let index = Index::try_from(book.entries.len()).expect("fewer than 2³² offers");
-            book.queues[queue].insert((rate, index));
-            let (terms, log) = (offer.terms.clone(), rate.log());
+            queues[queue].push((rate, index));
+            let (terms, log) = (Cow::Borrowed(&offer.terms), rate.log());
             let entry = Entry { id, party, queue, terms, rate, log, version: 0, failures: 0 };
             book.entries.push(entry);
         }
+        book.queues = queues.into_iter().map(BTreeSet::from_iter).collect();
         book.cycles = cycles::cycles(&queues_by_pair, goods.len());
         book.cycles_of = vec![Vec::new(); book.queues.len()];
         for (cycle, queues) in book.cycles.iter().enumerate() {
@@ -234,7 +242,7 @@ impl Book {
         book
     }
 
-    fn entry(&self, index: Index) -> &Entry {
+    fn entry(&self, index: Index) -> &Entry<'a> {
         &self.entries[index as usize]
     }
 
@@ -382,7 +390,7 @@ impl Book {
             .iter()
             .map(|&member| {
                 let entry = self.entry(member);
-                Side { terms: &entry.terms, available: self.available[self.cell(entry)] }
+                Side { terms: entry.terms.as_ref(), available: self.available[self.cell(entry)] }
             })
             .collect();
         if let Some(amounts) = fit(&sides) {
@@ -445,7 +453,7 @@ impl Book {
             if rate < entry.rate {
                 cheaper.push(entry.queue);
             }
-            (entry.terms, entry.rate, entry.log) = (terms, rate, rate.log());
+            (entry.terms, entry.rate, entry.log) = (Cow::Owned(terms), rate, rate.log());
             entry.version += 1;
             self.queues[entry.queue].insert((rate, index));
         }

@@ -6,6 +6,8 @@
 //! And [a machine in virtual time](crate::machine) under the ledger, the valuation and the policies themselves, for
 //! experiments (`docs/simulator.md`).
 //!
+//! And [a floor](crate::trading) on which negotiators and the dealer meet, with a model economy.
+//!
 //! `docs/theorems.md` states each theorem and lists the tests that attack it.
 
 pub mod adversary;
@@ -18,6 +20,7 @@ pub mod machine;
 mod market;
 pub mod model;
 pub mod small;
+pub mod trading;
 pub mod world;
 
 /// The example in the documentation is run.

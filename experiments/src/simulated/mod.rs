@@ -5,9 +5,14 @@
 
 mod disk_queue_depth;
 mod disk_shares;
+mod exchange_cpu_disk;
+mod exchange_database;
+mod exchanging;
 mod guest_memory;
+mod market;
 mod memory_policies;
 mod memory_shares;
+mod negotiators;
 mod report;
 mod scene;
 
@@ -15,12 +20,16 @@ use crate::{ExperimentError, ExperimentInfo, Outcome};
 use std::path::PathBuf;
 
 /// Those that can be simulated.
-pub(crate) const LIST: [ExperimentInfo; 5] = [
+pub(crate) const LIST: [ExperimentInfo; 9] = [
     memory_shares::INFO,
     memory_policies::INFO,
     guest_memory::INFO,
     disk_shares::INFO,
     disk_queue_depth::INFO,
+    exchange_cpu_disk::INFO,
+    exchange_database::INFO,
+    negotiators::INFO,
+    market::INFO,
 ];
 
 /// How an experiment is to be simulated.
@@ -59,7 +68,11 @@ pub fn simulate(name: &str, options: &SimulateOptions) -> Result<Outcome, Experi
         "memory-policies" => memory_policies::run,
         "guest-memory" => guest_memory::run,
         "disk-shares" => disk_shares::run,
-        _ => disk_queue_depth::run,
+        "disk-queue-depth" => disk_queue_depth::run,
+        "exchange-cpu-disk" => exchange_cpu_disk::run,
+        "exchange-database" => exchange_database::run,
+        "negotiators" => negotiators::run,
+        _ => market::run,
     };
     Ok(run(&scene::Plan { info: *info, seconds, seed: options.seed }))
 }

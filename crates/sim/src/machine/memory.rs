@@ -100,6 +100,7 @@ struct Owner {
     /// Changed pages of files, in order of change.
     dirty: BTreeMap<u64, FrameId>,
     refaults: u64,
+    near_refaults: u64,
     taken: u64,
     taken_within_guarantee: u64,
 }
@@ -109,8 +110,9 @@ struct Object {
     backing: Backing,
     /// The frame of each page.
     frames: Vec<FrameId>,
-    /// Which pages were taken before (and, of anonymous memory, are on the disk).
-    taken: Vec<bool>,
+    /// Which pages were taken before (and, of anonymous memory, are on the disk): when, by the number
+    /// of pages that had been taken from their owner; 0: never.
+    taken: Vec<u64>,
 }
 
 /// What an owner has, and what happened to it.
@@ -124,6 +126,9 @@ pub struct Holdings {
     pub dirty: u64,
     /// Pages that it read again after they were taken.
     pub refaults: u64,
+    /// Those of them that it would have had still with twice of what it held: fewer pages than that were
+    /// taken from it in between (Linux: the refault distance is within the working set).
+    pub near_refaults: u64,
     /// Pages that were taken from it.
     pub taken: u64,
     /// Those of them that were taken while it held no more than its guarantee.
@@ -184,6 +189,7 @@ impl Memory {
             age: None,
             dirty: BTreeMap::new(),
             refaults: 0,
+            near_refaults: 0,
             taken: 0,
             taken_within_guarantee: 0,
         });
@@ -193,7 +199,7 @@ impl Memory {
     /// A new object of so many pages, none of them in memory.
     pub fn add_object(&mut self, backing: Backing, pages: u64) -> ObjectId {
         let pages = pages as usize;
-        let (frames, taken) = (vec![NONE; pages], vec![false; pages]);
+        let (frames, taken) = (vec![NONE; pages], vec![0; pages]);
         self.objects.push(Object { backing, frames, taken });
         self.objects.len() - 1
     }
@@ -227,6 +233,7 @@ impl Memory {
             guaranteed: it.guaranteed,
             dirty: it.dirty.len() as u64,
             refaults: it.refaults,
+            near_refaults: it.near_refaults,
             taken: it.taken,
             taken_within_guarantee: it.taken_within_guarantee,
         }
@@ -266,7 +273,7 @@ impl Memory {
                 State::Reading => Presence::InTransit(frame),
                 _ => Presence::Resident(frame),
             },
-            Backing::Anonymous if !it.taken[page as usize] => Presence::Nowhere,
+            Backing::Anonymous if it.taken[page as usize] == 0 => Presence::Nowhere,
             _ => Presence::OnDisk,
         }
     }
@@ -278,8 +285,11 @@ impl Memory {
         let it = &mut self.objects[object];
         assert_eq!(it.frames[page as usize], NONE, "page {page} of object {object} is there");
         it.frames[page as usize] = frame;
-        if it.taken[page as usize] {
-            self.owners[owner].refaults += 1;
+        let taken = it.taken[page as usize];
+        if taken > 0 {
+            let owner = &mut self.owners[owner];
+            owner.refaults += 1;
+            owner.near_refaults += u64::from(owner.taken.saturating_sub(taken) < owner.held);
         }
         let state = State::Reading;
         let entry = &mut self.frames[frame as usize];
@@ -343,7 +353,8 @@ impl Memory {
         let it = &mut self.objects[object];
         it.frames[page as usize] = NONE;
         // Anonymous memory that was never changed is nowhere again.
-        it.taken[page as usize] |= it.backing == Backing::File || dirty;
+        let kept = it.taken[page as usize] > 0 || it.backing == Backing::File || dirty;
+        it.taken[page as usize] = if kept { self.owners[owner].taken + 1 } else { 0 };
         let holder = &mut self.owners[owner];
         holder.taken += 1;
         holder.taken_within_guarantee += u64::from(holder.held <= holder.guaranteed);

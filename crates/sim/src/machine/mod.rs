@@ -122,6 +122,18 @@ struct Thread {
     pending: Option<Step>,
     /// CPU time that it has to spend before.
     burst_ns: u64,
+    /// What it waits for, while it waits, and up to when that is counted.
+    waits_for: WaitsFor,
+    counted_ns: u64,
+}
+
+/// For what a thread waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WaitsFor {
+    /// A CPU, time, the link.
+    Other,
+    Disk,
+    Memory,
 }
 
 struct Client {
@@ -274,6 +286,8 @@ impl Machine {
             state: ThreadState::Waiting,
             pending: None,
             burst_ns: 0,
+            waits_for: WaitsFor::Other,
+            counted_ns: self.clock.now_ns(),
         });
         self.clock.schedule(at_ns, Event::Wakes(thread));
     }

@@ -2,7 +2,7 @@
 
 use super::disk::Request;
 use super::memory::{Backing, ObjectId, Presence};
-use super::{Event, Machine, Purpose, Step, ThreadId, ThreadState, TicketsCount};
+use super::{Event, Machine, Purpose, Step, ThreadId, ThreadState, TicketsCount, WaitsFor};
 
 /// More steps in a row that take no time are a workload's mistake.
 const TIMELESS_STEPS_MAX: u32 = 10_000;
@@ -23,6 +23,7 @@ impl Machine {
         if self.threads[id].state == ThreadState::Exited {
             return;
         }
+        self.count_wait(id);
         let mut timeless = 0;
         loop {
             let burst_ns = self.threads[id].burst_ns;
@@ -80,6 +81,12 @@ impl Machine {
         let costs = self.settings.costs;
         let place = self.threads[id].client;
         let now_ns = self.now_ns();
+        self.threads[id].waits_for = match step {
+            Step::Direct { .. } | Step::Touch { .. } | Step::Read { .. } | Step::Write { .. } => {
+                WaitsFor::Disk
+            }
+            _ => WaitsFor::Other,
+        };
         match step {
             Step::Compute(Some(work_ns)) => {
                 self.threads[id].burst_ns += work_ns;
@@ -158,9 +165,13 @@ impl Machine {
         }
         let from_disk = self.memory.presence(object, page) == Presence::OnDisk;
         // Waits where no frame is free.
+        let refaults = self.memory.holdings(owner).near_refaults;
         let Some(first) = self.memory.bring(object, page, owner) else {
             return self.wait_for_frame(id);
         };
+        if self.memory.holdings(owner).near_refaults > refaults {
+            self.threads[id].waits_for = WaitsFor::Memory;
+        }
         self.threads[id].burst_ns += self.settings.costs.fault_ns;
         if !from_disk {
             self.memory.arrived(first, now_ns);
@@ -215,6 +226,7 @@ impl Machine {
     }
 
     fn wait_for_frame(&mut self, id: ThreadId) -> Ended {
+        self.threads[id].waits_for = WaitsFor::Memory;
         self.waiting_for_frame.push_back(id);
         self.balance();
         Ended::Retries
@@ -231,7 +243,22 @@ impl Machine {
         wait
     }
 
+    /// Counts the time since it was last counted for what the thread did, or waited for.
+    fn count_wait(&mut self, id: ThreadId) {
+        let now_ns = self.now_ns();
+        let thread = &mut self.threads[id];
+        let passed_ns = now_ns.saturating_sub(std::mem::replace(&mut thread.counted_ns, now_ns));
+        let usage = &mut self.clients[thread.client].usage;
+        match (thread.state, thread.waits_for) {
+            (ThreadState::Runnable, _) => usage.runnable_ns += passed_ns,
+            (ThreadState::Waiting, WaitsFor::Disk) => usage.disk_wait_ns += passed_ns,
+            (ThreadState::Waiting, WaitsFor::Memory) => usage.memory_wait_ns += passed_ns,
+            (ThreadState::Waiting | ThreadState::Exited, _) => {}
+        }
+    }
+
     pub(super) fn set_state(&mut self, id: ThreadId, state: ThreadState) {
+        self.count_wait(id);
         let thread = &mut self.threads[id];
         let was = std::mem::replace(&mut thread.state, state);
         let place = thread.client;

@@ -5,6 +5,12 @@
 pub struct Usage {
     /// CPU time.
     pub cpu_ns: u64,
+    /// How long its threads were runnable: what is not CPU time of it they waited for a CPU.
+    pub runnable_ns: u64,
+    /// How long its threads waited for the disk, but for what is below.
+    pub disk_wait_ns: u64,
+    /// How long its threads waited for frames, or for pages that it would have had still with twice its memory.
+    pub memory_wait_ns: u64,
     /// Turns of its workloads that are done: what a benchmark counts.
     pub iterations: u64,
     /// Pages that it holds.

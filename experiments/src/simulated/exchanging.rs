@@ -1,0 +1,225 @@
+//! The two loads of paper 1's exchanges (6.5 and 6.6), and what it takes to trade in them.
+
+use super::scene::{client, soft_disk};
+use ledger::{BASE, CurrencyId, Funding, Good, Intent, Resource, TicketKind};
+use policy::PolicyName;
+use sim::machine::books::{disk, funding, root};
+use sim::machine::chance::Chance;
+use sim::machine::workload::{Iohog, Step, WorkingSet, Workload};
+use sim::machine::{Machine, MemorySettings, Settings, Usage};
+
+/// Pages of a file that does not fit.
+const FILE_PAGES: u64 = 4096;
+/// What everybody has of the CPU and the disk.
+pub(super) const EQUAL: u64 = 1000;
+/// 6.6: pages that can be reserved (11.1 MB), and those that are kept free.
+const RESERVABLE_PAGES: u64 = 2842;
+const FREE_PAGES: u64 = 64;
+/// 6.6: pages that each server reserves.
+const RESERVED_PAGES: u64 = 1375;
+/// `small`'s 4 MB, and their copy in its own cache.
+const SMALL_PAGES: u64 = 2048;
+/// `big`'s 64 MB.
+const BIG_PAGES: u64 = 16_384;
+/// CPU time of a look-up.
+const LOOK_UP_NS: u64 = 2_000_000;
+
+/// Pages as thousandths of what can be reserved, which is what memory tickets are in the simulator.
+pub(super) fn thousandths(pages: u64) -> u64 {
+    (pages * 1000 + RESERVABLE_PAGES / 2) / RESERVABLE_PAGES
+}
+
+/// A load: two that exchange, and who is beside them.
+pub(super) struct Load {
+    pub machine: Machine,
+    /// The first two exchange.
+    pub clients: Vec<CurrencyId>,
+    pub names: [&'static str; 2],
+    /// What the first gives, and what the second gives; tickets that each has of both.
+    pub goods: [(Good, u64); 2],
+}
+
+fn soft(resource: Resource) -> Good {
+    Good { resource, kind: TicketKind::Soft }
+}
+
+pub(super) fn cpu_good() -> Good {
+    soft(Resource::Cpu)
+}
+
+pub(super) fn disk_good() -> Good {
+    soft(disk())
+}
+
+pub(super) fn memory_good() -> Good {
+    Good { resource: Resource::Memory, kind: TicketKind::Hard }
+}
+
+/// Counts hundredths of a second of computing.
+fn dhrystone() -> impl FnMut(u64, &mut Chance) -> Step + Send {
+    let mut done = false;
+    move |_, _| {
+        done = !done;
+        if done { Step::Compute(Some(10_000_000)) } else { Step::Iterated }
+    }
+}
+
+/// A machine for 6.5, with nobody.
+fn cpu_disk_machine(seed: u64) -> Load {
+    let settings = Settings {
+        seed,
+        quantum_ns: 10_000_000,
+        cpu_policy: PolicyName::Lottery,
+        memory: MemorySettings { pages: 1024, ..MemorySettings::default() },
+        ..Settings::default()
+    };
+    let goods = [(disk_good(), EQUAL), (cpu_good(), EQUAL)];
+    let names = ["dhrystone", "iohog"];
+    Load { machine: Machine::new(settings), clients: Vec::new(), names, goods }
+}
+
+/// One more client with what everybody has of the CPU and the disk.
+fn add(load: &mut Load) -> CurrencyId {
+    let tickets = [funding(Resource::Cpu, TicketKind::Soft, EQUAL), soft_disk(EQUAL)];
+    let id = client(&mut load.machine, BASE, &tickets);
+    load.clients.push(id);
+    id
+}
+
+fn add_dhrystone(load: &mut Load) {
+    let id = add(load);
+    load.machine.start(id, 0, dhrystone());
+}
+
+fn add_iohog(load: &mut Load) {
+    let id = add(load);
+    let file = (load.machine.add_file(FILE_PAGES), FILE_PAGES);
+    load.machine.start(id, 0, Iohog::new(file));
+}
+
+/// 6.5: one more `dhrystone` and four more `iohog`s.
+fn add_bystanders(load: &mut Load) {
+    add_dhrystone(load);
+    (0..4).for_each(|_| add_iohog(load));
+}
+
+/// 6.5: a `dhrystone` and an `iohog` that exchange, one more of the first and four of the second.
+pub(super) fn cpu_disk(seed: u64) -> Load {
+    let mut load = cpu_disk_machine(seed);
+    add_dhrystone(&mut load);
+    add_iohog(&mut load);
+    add_bystanders(&mut load);
+    load
+}
+
+/// 6.6: the look-up servers `small` and `big`, and four `iohog`s, in 11.1 MB. A query touches one
+/// page of those that the server uses, any with the same chance.
+pub(super) fn database(seed: u64) -> Load {
+    let memory = MemorySettings {
+        pages: RESERVABLE_PAGES + FREE_PAGES,
+        free_low_pages: FREE_PAGES / 2,
+        free_high_pages: FREE_PAGES,
+        ..MemorySettings::default()
+    };
+    let machine = Machine::new(Settings { seed, memory, ..Settings::default() });
+    let reserved = thousandths(RESERVED_PAGES);
+    let goods = [(disk_good(), EQUAL), (memory_good(), reserved)];
+    let names = ["small", "big"];
+    let mut load = Load { machine, clients: Vec::new(), names, goods };
+    for (place, pages) in [SMALL_PAGES, BIG_PAGES].into_iter().enumerate() {
+        let id = add(&mut load);
+        load.set(place, &memory_good(), reserved);
+        let database = (load.machine.add_file(pages), pages);
+        load.machine.start(id, 0, WorkingSet::new(database, false, LOOK_UP_NS));
+    }
+    (0..4).for_each(|_| add_iohog(&mut load));
+    load
+}
+
+/// As [`cpu_disk`], but at `at_ns` each of the two becomes what the other was.
+pub(super) fn turning(seed: u64, at_ns: u64) -> Load {
+    let mut load = cpu_disk_machine(seed);
+    for computes in [true, false] {
+        let id = add(&mut load);
+        let file = load.machine.add_file(FILE_PAGES);
+        let (mut compute, mut read) = (dhrystone(), Iohog::new((file, FILE_PAGES)));
+        load.machine.start(id, 0, move |now_ns, chance: &mut Chance| {
+            match computes == (now_ns < at_ns) {
+                true => compute(now_ns, chance),
+                false => read.next(now_ns, chance),
+            }
+        });
+    }
+    add_bystanders(&mut load);
+    load
+}
+
+/// As [`cpu_disk`], but the two alike: each computes 10 ms, reads a page, and so on.
+pub(super) fn alike(seed: u64) -> Load {
+    let mut load = cpu_disk_machine(seed);
+    for _ in 0..2 {
+        let id = add(&mut load);
+        let file = load.machine.add_file(FILE_PAGES);
+        let mut step = 0;
+        load.machine.start(id, 0, move |_, chance: &mut Chance| {
+            step = (step + 1) % 3;
+            match step {
+                1 => Step::Compute(Some(10_000_000)),
+                2 => Step::Touch { object: file, page: chance.below(FILE_PAGES), change: false },
+                _ => Step::Iterated,
+            }
+        });
+    }
+    add_bystanders(&mut load);
+    load.names = ["one", "the other"];
+    load
+}
+
+impl Load {
+    /// The two exchange: the first gives `amounts.0` of its good, the second `amounts.1` of its own.
+    /// Their base tickets are changed, which has the value that an exchange's four tickets have.
+    pub(super) fn exchange(&mut self, amounts: (u64, u64)) {
+        let [(first, first_own), (second, second_own)] = self.goods.clone();
+        // Less before more: hard tickets cannot be more than there are.
+        self.set(0, &first, first_own - amounts.0);
+        self.set(1, &second, second_own - amounts.1);
+        self.set(1, &first, first_own + amounts.0);
+        self.set(0, &second, second_own + amounts.1);
+    }
+
+    /// Sets what a client holds of a good.
+    pub(super) fn set(&mut self, place: usize, good: &Good, amount: u64) {
+        let funding = Funding { resource: good.resource.clone(), kind: good.kind, amount };
+        let fund = Intent::Fund { holder: self.clients[place], issuer: BASE, funding };
+        self.machine.ask(root(), fund).expect("root may change base's tickets");
+    }
+
+    pub(super) fn usages(&self) -> Vec<Usage> {
+        self.clients.iter().map(|id| self.machine.usage(*id)).collect()
+    }
+
+    /// What all did from one second to another.
+    pub(super) fn between(&mut self, from_s: f64, to_s: f64) -> Vec<Done> {
+        self.machine.run_until((from_s * 1e9) as u64);
+        let before = self.usages();
+        self.machine.run_until((to_s * 1e9) as u64);
+        let after = self.usages();
+        let seconds = to_s - from_s;
+        let done = |(before, after): (&Usage, &Usage)| Done {
+            iterations: (after.iterations - before.iterations) as f64 / seconds,
+            cpu: (after.cpu_ns - before.cpu_ns) as f64 / 1e9 / seconds,
+            disk_requests: (after.disk_requests - before.disk_requests) as f64,
+        };
+        before.iter().zip(&after).map(done).collect()
+    }
+}
+
+/// What a client did in an interval.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Done {
+    /// Iterations a second.
+    pub iterations: f64,
+    /// Part of a CPU.
+    pub cpu: f64,
+    pub disk_requests: f64,
+}
