@@ -136,6 +136,15 @@ impl Cell {
 }
 
 const SHORT: [Cell; 2] = [Cell::of(Kind::Direct, 2, [4, 1]), Cell::of(Kind::Mapped, 4, [4, 1])];
+/// Every value of everything that differs between cells, and not each with each.
+const REDUCED: [Cell; 6] = [
+    Cell::of(Kind::Direct, 2, [4, 1]),
+    Cell::of(Kind::Direct, 16, [4, 1]),
+    Cell::of(Kind::Direct, 2, [2, 3]),
+    Cell::of(Kind::Buffered, 4, [4, 1]),
+    Cell::of(Kind::Mapped, 16, [4, 1]),
+    Cell { kinds: [Kind::Direct, Kind::DirectWrite], count: 4, weights: [4, 1] },
+];
 const FULL: [Cell; 13] = [
     Cell::of(Kind::Direct, 2, [4, 1]),
     Cell::of(Kind::Direct, 4, [4, 1]),
@@ -151,8 +160,19 @@ const FULL: [Cell; 13] = [
     Cell { kinds: [Kind::Direct, Kind::DirectWrite], count: 4, weights: [4, 1] },
     Cell { kinds: [Kind::DirectWrite, Kind::Direct], count: 4, weights: [4, 1] },
 ];
-/// With less, only two cells are run.
+/// With less, the reduced cells are run.
 const FULL_SECONDS: f64 = 300.0;
+/// With less, only two are.
+const REDUCED_SECONDS: f64 = 100.0;
+
+fn cells_for(seconds: f64) -> &'static [Cell] {
+    match seconds {
+        seconds if seconds < REDUCED_SECONDS => &SHORT,
+        seconds if seconds < FULL_SECONDS => &REDUCED,
+        _ => &FULL,
+    }
+}
+
 const RULES: [DiskRule; 3] = [DiskRule::Bfq, DiskRule::Iocost, DiskRule::Default];
 
 /// What one rule made of a cell.
@@ -191,7 +211,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
         let daemon = bench.disk_daemon(&disk, &nothing)?;
         Findings::new(bench, &daemon)?
     };
-    let cells: &[Cell] = if bench.total < FULL_SECONDS { &SHORT } else { &FULL };
+    let cells = cells_for(bench.total);
     let (rules, left_out): (Vec<DiskRule>, Vec<DiskRule>) =
         RULES.into_iter().partition(|rule| disk.lacks(*rule, &measured).is_none());
     findings.notes.extend(left_out.iter().filter_map(|rule| disk.lacks(*rule, &measured)));
@@ -311,6 +331,19 @@ mod tests {
         let clients = mapped(16).clients(16);
         let all: f64 = clients.iter().map(|client| client.promised).sum();
         assert!((all - 1.0).abs() < 1e-9 && clients.len() == 16);
+    }
+
+    #[test]
+    fn the_reduced_cells_leave_no_value_out() {
+        let (reduced, full) = (cells_for(120.0), cells_for(400.0));
+        assert_eq!((cells_for(60.0).len(), reduced.len(), full.len()), (2, 6, 13));
+        for cell in full {
+            assert!(reduced.iter().any(|one| one.count == cell.count), "{cell:?}");
+            assert!(reduced.iter().any(|one| one.weights == cell.weights), "{cell:?}");
+            for kind in cell.kinds {
+                assert!(reduced.iter().any(|one| one.kinds.contains(&kind)), "{cell:?}");
+            }
+        }
     }
 
     #[test]
