@@ -1,7 +1,7 @@
 //! What can be typed.
 
 use crate::{
-    calibrate, completions, currency, doctor, events, exp, fund, lend, member, nice, policy,
+    calibrate, completions, currency, doctor, events, exp, fund, lend, limit, member, nice, policy,
     process, run, status, top, trace, tree, utilities,
 };
 use clap::{Args, Parser, Subcommand};
@@ -55,6 +55,7 @@ pub enum Command {
     Leave(member::LeaveArgs),
     Transfer(lend::TransferArgs),
     Guest(lend::GuestArgs),
+    Limit(limit::LimitArgs),
     Policy(policy::PolicyArgs),
     Tree(tree::TreeArgs),
     Top(top::TopArgs),

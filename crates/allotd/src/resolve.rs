@@ -5,8 +5,8 @@ use crate::names::Names;
 use crate::policy_file::{FundingPolicy, Who};
 use crate::trouble::trouble;
 use ledger::{
-    BASE, Caller, Class, CurrencyId, Funding, Intent, Ledger, Member, Mode, NewClient, Placements,
-    PolicyKey, ProcessIdentity, Refusal, Resource, Rights, Subject, TicketKind,
+    BASE, Caller, Class, CurrencyId, DiskLimit, Funding, Intent, Ledger, Member, Mode, NewClient,
+    Placements, PolicyKey, ProcessIdentity, Refusal, Resource, Rights, Subject, TicketKind,
 };
 use observe::{ProcessError, ProcessHandle};
 use wire::{Amount, CurrencyRef, MemberRef, Operation, Trouble};
@@ -106,6 +106,11 @@ impl Resolver<'_> {
                     wire::Class::Host => Class::Host,
                     wire::Class::Guest => Class::Guest,
                 },
+            },
+            Operation::LimitDisk { currency, disk, limit } => Intent::LimitDisk {
+                currency: self.currency(&currency)?,
+                resource: format!("disk:{disk}").parse().map_err(invalid)?,
+                limit: disk_limit(limit),
             },
             Operation::Transfer { from, to, resource } => Intent::Transfer {
                 lender: self.client_or_own(from)?,
@@ -365,6 +370,11 @@ fn subject(text: &str) -> Result<Subject, Trouble> {
 
 fn number(whole: &str, part: &str) -> Result<u32, Trouble> {
     part.parse().map_err(|_| trouble("invalid", format!("`{whole}` names no pid or thread")))
+}
+
+fn disk_limit(limit: wire::DiskLimit) -> DiskLimit {
+    let wire::DiskLimit { read_bytes, written_bytes, reads, writes } = limit;
+    DiskLimit { read_bytes, written_bytes, reads, writes }
 }
 
 fn resource_or_cpu(resource: Option<String>) -> Result<Resource, Trouble> {

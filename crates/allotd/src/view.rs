@@ -3,11 +3,14 @@
 use crate::members::{Cgroups, member_name, member_view, process_view};
 use crate::names::Names;
 use ledger::{
-    Authority, Class, Currency, Intent, Ledger, Member, Nature, ProcessIdentity, Resource, Subject,
+    Authority, Class, Currency, Intent, Ledger, Member, Nature, ProcessIdentity, Resource,
+    SetLimit, Subject,
 };
 use std::collections::BTreeMap;
 use valuation::{Graph, WHOLE};
-use wire::{CurrencyView, Event, EventKind, Grant, LedgerView, ResourceValue, TicketView};
+use wire::{
+    CurrencyView, DiskLimitView, Event, EventKind, Grant, LedgerView, ResourceValue, TicketView,
+};
 
 /// The names of commands, which the ledger does not know.
 pub type Commands = BTreeMap<ProcessIdentity, String>;
@@ -127,9 +130,27 @@ fn currency_view(
             Class::Host => wire::Class::Host,
             Class::Guest => wire::Class::Guest,
         },
+        limits: record.limits.iter().map(limit_view).collect(),
         placed,
         frozen: currency.is_client() && !funded,
         resources,
+    }
+}
+
+fn limit_view((resource, set): (&Resource, &SetLimit)) -> DiskLimitView {
+    let ledger::DiskLimit { read_bytes, written_bytes, reads, writes } = set.limit;
+    DiskLimitView {
+        disk: disk_name(resource),
+        limit: wire::DiskLimit { read_bytes, written_bytes, reads, writes },
+        by_superuser: set.by_superuser,
+    }
+}
+
+/// Limits are on disks alone.
+fn disk_name(resource: &Resource) -> String {
+    match resource {
+        Resource::Disk(name) => name.clone(),
+        other => other.to_string(),
     }
 }
 
@@ -190,6 +211,10 @@ fn describe(intent: &Intent) -> String {
         Intent::SetClass { client, class } => match class {
             Class::Host => format!("client {client} competes"),
             Class::Guest => format!("client {client} is a guest"),
+        },
+        Intent::LimitDisk { currency, resource, limit } => match limit.is_none() {
+            true => format!("{currency} is no longer limited on {}", disk_name(resource)),
+            false => format!("{currency} limited on {}", disk_name(resource)),
         },
         Intent::Transfer { lender, holder, resource } => {
             format!("client {lender} lent its {resource} tickets to {holder}")

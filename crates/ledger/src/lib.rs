@@ -12,6 +12,7 @@ mod apply;
 mod broker;
 mod change;
 mod currency;
+mod disk_limit;
 mod home;
 mod identity;
 mod intent;
@@ -28,6 +29,7 @@ pub use currency::{
     BASE, BadMode, BadRights, Currency, CurrencyId, CurrencyRecord, Issued, Loan, Mode, Nature,
     Rights, Subject,
 };
+pub use disk_limit::{DiskLimit, LIMIT_BYTES, LIMIT_REQUESTS, SetLimit};
 pub use home::{BadPolicyKey, Funding, Home, Placement, Placements, PolicyKey};
 pub use identity::ProcessIdentity;
 pub use intent::{Authority, Caller, Intent, NewClient};
@@ -52,6 +54,8 @@ pub const GRANTS_MAX: usize = 64;
 /// The most pure currencies and jobs that one ordinary uid may own, so that nobody fills the
 /// ledger.
 pub const CURRENCIES_PER_OWNER_MAX: usize = 4096;
+/// The most disks on which one currency may have limits.
+pub const LIMITS_MAX: usize = 16;
 /// The longest name of a currency, in bytes.
 pub const NAME_LEN_MAX: usize = 64;
 /// What each member of a job holds of its currency, unless set otherwise: they share equally.

@@ -98,6 +98,9 @@ pub enum Refusal {
          starting with a letter or _, and not `base`"
     )]
     BadName(String),
+    /// A limit that cannot be.
+    #[error("it cannot be limited so: {0}")]
+    BadLimit(String),
     /// A name in use.
     #[error("uid {owner} already has a currency named `{name}`: {currency}")]
     NameTaken {
@@ -341,6 +344,7 @@ impl Refusal {
             | Refusal::BadMember { .. }
             | Refusal::TransferKind
             | Refusal::BadMemory(_)
+            | Refusal::BadLimit(_)
             | Refusal::NiceNothing
             | Refusal::BadPlacement { .. } => "invalid",
             Refusal::TooManyCurrencies(_)

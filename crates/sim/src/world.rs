@@ -4,8 +4,8 @@
 
 use crate::due::{Party, power};
 use ledger::{
-    Authority, BASE, Caller, Change, Class, CurrencyId, Funding, Intent, Ledger, Member, Mode,
-    NewClient, Placement, Placements, PolicyKey, ProcessIdentity, Refusal, Resource, Rights,
+    Authority, BASE, Caller, Change, Class, CurrencyId, DiskLimit, Funding, Intent, Ledger, Member,
+    Mode, NewClient, Placement, Placements, PolicyKey, ProcessIdentity, Refusal, Resource, Rights,
     Subject, ThreadIdentity, TicketKind, decide,
 };
 use rand_core::{RngCore, SeedableRng};
@@ -178,6 +178,14 @@ impl World {
                 client: self.client_open_to(&caller, Rights::ISSUE, &mut dice)?,
             }),
             25 => own(Intent::Leave { member: self.joined_member(&mut dice)? }),
+            26 if dice.one_in(3) => own(Intent::LimitDisk {
+                currency: self.own_or_any(user, &mut dice)?,
+                resource: Resource::Disk("sda".to_owned()),
+                limit: DiskLimit {
+                    reads: (!dice.one_in(3)).then(|| dice.below(100) as u64),
+                    ..DiskLimit::default()
+                },
+            }),
             26 => own(Intent::SetClass {
                 client: self.client_open_to(&caller, Rights::CHANGE, &mut dice)?,
                 class: if dice.one_in(2) { Class::Host } else { Class::Guest },

@@ -9,11 +9,12 @@ mod view;
 
 pub use client::{Client, ClientError, Lines, default_socket, private_socket};
 pub use operation::{
-    Amount, Class, CurrencyRef, MemberRef, Operation, OperationResult, Operations, OperationsDone,
-    TicketKind,
+    Amount, Class, CurrencyRef, DiskLimit, MemberRef, Operation, OperationResult, Operations,
+    OperationsDone, TicketKind,
 };
 pub use view::{
-    Check, ClientSample, ClientState, CurrencyView, Doctor, DoctorResource, EnforcerView,
-    ErrorBody, Event, EventKind, Grant, LedgerView, MemberView, Nature, PolicyView, ProcessView,
-    ResourceValue, Sample, SetPolicy, Status, TicketView, TraceKind, TraceLine, Trouble,
+    Check, ClientSample, ClientState, CurrencyView, DiskLimitView, Doctor, DoctorResource,
+    EnforcerView, ErrorBody, Event, EventKind, Grant, LedgerView, MemberView, Nature, PolicyView,
+    ProcessView, ResourceValue, Sample, SetPolicy, Status, TicketView, TraceKind, TraceLine,
+    Trouble,
 };

@@ -26,12 +26,7 @@
 //!    [`LATENCIES`] of one alone: iocost's period is twice that, and in a period that is too short for
 //!    a few requests of each, nobody has a share; in one of a second, shares hold over many seconds.
 //!    Within the range of the kernel's own tables (`autop` in block/blk-iocost.c).
-//! 10. Below it **mq-deadline** instead of none, where it is offered and the device takes fewer than
-//!    [`LEAST_REQUESTS`] at a time, with twice as many requests as the device takes. Without a scheduler,
-//!    who waits for a free place on the device counts as held up by it (`RQ_WAIT_BUSY_PCT` in
-//!    block/blk-iocost.c), and the rate falls by a tenth although the model is right. With many more
-//!    requests than twice, a device slower than its model has a queue of which nobody hears, and decides.
-//! 11. No BFQ below it: two that idle for different reasons.
+//! 10. No BFQ below it: two that idle for different reasons.
 
 use super::found::{FoundCost, FoundDisk, FoundQueue, FoundSetting, GivenBack, Notes};
 use super::iocost::{self, Quality, Speed};
@@ -41,17 +36,14 @@ use super::way::Way;
 use std::io;
 use std::path::{Path, PathBuf};
 
-const BFQ: &str = "bfq";
-const DEADLINE: &str = "mq-deadline";
-const NO_SCHEDULER: &str = "none";
-/// Rule 5: requests that BFQ sees at a time. Rule 10: of a device that takes more, nobody waits for a place.
+/// Rule 5: requests that BFQ sees at a time.
 const LEAST_REQUESTS: u32 = 128;
 /// Rule 5, in sectors: 8 MiB, `bfq_default_max_budget` in block/bfq-iosched.c.
 const BUDGET_WITH_HEAD: u32 = 16 * 1024;
 /// Rule 5, in sectors: 128 KiB, about what a slow device serves of small requests in a turn.
 const BUDGET_WITHOUT_HEAD: u32 = 256;
 /// Rule 7: of what was measured.
-const SPEED_THOUSANDTHS: u64 = 930;
+const SPEED_THOUSANDTHS: u64 = 950;
 /// Rule 8: of the model's speed, in hundredths of a percent.
 const GREATEST_RATE: u32 = 10_000;
 /// Rule 8, in hundredths of a percent.
@@ -71,7 +63,7 @@ const GREATEST_LATENCY_US: u64 = 250_000;
 #[derive(Debug)]
 pub struct PreparedDisk {
     way: Way,
-    wanted: Vec<(&'static str, Wanted)>,
+    has_head: bool,
     found: FoundDisk,
     given_back: bool,
 }
@@ -129,14 +121,14 @@ pub fn prepare(
     way: Way,
     notes: &mut dyn Notes,
 ) -> Result<PreparedDisk, PrepareError> {
-    let (found, wanted) = find(places, facts, &way)?;
+    let found = find(places, facts, &way)?;
     if !found.is_there() {
         return Err(PrepareError::Gone(facts.name.clone()));
     }
     let note = |source| PrepareError::Note { name: facts.name.clone(), source };
     notes.note_disk(&found).map_err(note)?;
     // From here on dropping it gives everything back.
-    let prepared = PreparedDisk { way, wanted, found, given_back: false };
+    let prepared = PreparedDisk { way, has_head: has_head(facts), found, given_back: false };
     prepared.set()?;
     Ok(prepared)
 }
@@ -172,7 +164,7 @@ impl PreparedDisk {
             let scheduler = read(&file).ok().and_then(|text| super::Scheduler::read(&text));
             match scheduler.map(|scheduler| scheduler.current) {
                 Some(current) if current == queue.ours => {
-                    for (name, least) in &self.wanted {
+                    for (name, least) in wanted(&self.way, self.has_head) {
                         let file = folder.join(name);
                         let is = read(&file).unwrap_or_default();
                         if !least.allows(&is) {
@@ -211,7 +203,7 @@ impl PreparedDisk {
             if queue.ours != queue.scheduler {
                 self.put(&folder.join("scheduler"), &queue.ours)?;
             }
-            for (name, value) in &self.wanted {
+            for (name, value) in wanted(&self.way, self.has_head) {
                 let path = folder.join(name);
                 let is = read(&path).map_err(|source| self.unreadable(&path, source))?;
                 if !value.allows(&is) {
@@ -278,58 +270,37 @@ impl Wanted {
     }
 }
 
-/// The scheduler that a way wants, where it does not leave the one that there is (rules 1, 10 and 11).
-fn wanted_scheduler(way: &Way, facts: &DiskFacts) -> Option<&'static str> {
-    let scheduler = facts.scheduler.as_ref()?;
-    let is_offered = scheduler.offered.iter().any(|name| name == DEADLINE);
-    let is_short = facts.hardware_depth.is_some_and(|depth| depth < LEAST_REQUESTS);
-    match (way, scheduler.current.as_str()) {
-        (Way::Bfq, _) => Some(BFQ),
-        (Way::Iocost(_), BFQ | NO_SCHEDULER | DEADLINE) if is_offered && is_short => Some(DEADLINE),
-        (Way::Iocost(_), BFQ) => Some(NO_SCHEDULER),
-        (Way::Iocost(_), _) => None,
-    }
+/// Where that is unknown, the budget of one that has is safe.
+fn has_head(facts: &DiskFacts) -> bool {
+    facts.is_rotational.unwrap_or(true)
 }
 
-/// Settings of the queue that a way wants, in the order in which they are set (rules 2 to 5, and 10).
-fn wanted_settings(scheduler: Option<&str>, facts: &DiskFacts) -> Vec<(&'static str, Wanted)> {
-    // Where that is unknown, the budget of one that has is safe.
-    let has_head = facts.is_rotational.unwrap_or(true);
+/// Settings of the queue that a way wants, in the order in which they are set (rules 2 to 5).
+fn wanted(way: &Way, has_head: bool) -> Vec<(&'static str, Wanted)> {
     let budget = if has_head { BUDGET_WITH_HEAD } else { BUDGET_WITHOUT_HEAD };
-    match (scheduler, facts.hardware_depth) {
-        (Some(BFQ), _) => vec![
+    match way {
+        Way::Bfq => vec![
             ("iosched/low_latency", Wanted::Exactly(0)),
             ("iosched/slice_idle_us", Wanted::Exactly(8000)),
             ("iosched/strict_guarantees", Wanted::Exactly(0)),
             ("iosched/max_budget", Wanted::Exactly(budget)),
             ("nr_requests", Wanted::AtLeast(LEAST_REQUESTS)),
         ],
-        (Some(DEADLINE), Some(depth)) => vec![("nr_requests", Wanted::AtLeast(2 * depth))],
-        _ => Vec::new(),
+        Way::Iocost(_) => Vec::new(),
     }
 }
 
-/// Reads what is to be noted, and says what is to be set.
-fn find(
-    places: &Places,
-    facts: &DiskFacts,
-    way: &Way,
-) -> Result<(FoundDisk, Vec<(&'static str, Wanted)>), PrepareError> {
+/// Reads what is to be noted.
+fn find(places: &Places, facts: &DiskFacts, way: &Way) -> Result<FoundDisk, PrepareError> {
     let missing = |what| PrepareError::Missing { name: facts.name.clone(), what };
     let folder = places.sys.join("class/block").join(&facts.name);
-    let ours = wanted_scheduler(way, facts);
-    let wanted = wanted_settings(ours, facts);
-    let queue = facts
-        .scheduler
-        .as_ref()
-        .zip(ours)
-        .map(|(found, ours)| find_queue(&folder, &found.current, ours, &wanted));
-    let cost = match way {
-        Way::Bfq if queue.is_none() => return Err(missing("scheduler to choose")),
+    let scheduler = facts.scheduler.as_ref().ok_or_else(|| missing("scheduler to choose"));
+    let wanted = wanted(way, has_head(facts));
+    let (queue, cost) = match way {
         Way::Bfq => {
             let is_on = |line: &&String| iocost::says(line, "enable=1");
             // Rule 6.
-            match (&places.cgroups, facts.cost.0.as_ref().filter(is_on)) {
+            let cost = match (&places.cgroups, facts.cost.0.as_ref().filter(is_on)) {
                 (Some(mount), Some(line)) => Some(FoundCost {
                     mount: mount.clone(),
                     quality: Some(line.clone()),
@@ -338,29 +309,33 @@ fn find(
                     our_model: None,
                 }),
                 _ => None,
-            }
+            };
+            (Some(find_queue(&folder, &scheduler?.current, "bfq", &wanted)), cost)
         }
         Way::Iocost(speed) => {
+            // Rule 10. Without a scheduler there is none to replace.
+            let replaces = scheduler.is_ok_and(|scheduler| scheduler.current == "bfq");
+            let queue = replaces.then(|| find_queue(&folder, "bfq", "none", &wanted));
             let mount = places.cgroups.clone().ok_or_else(|| missing("cgroup v2 tree"))?;
             let (quality, model) = cost_lines(speed, facts);
-            Some(FoundCost {
+            let found = FoundCost {
                 mount,
                 quality: facts.cost.0.clone(),
                 our_quality: quality,
                 model: facts.cost.1.clone(),
                 our_model: Some(model),
-            })
+            };
+            (queue, Some(found))
         }
     };
-    let found = FoundDisk {
+    Ok(FoundDisk {
         name: facts.name.clone(),
         number: facts.number,
         sequence: facts.sequence,
         folder,
         queue,
         cost,
-    };
-    Ok((found, wanted))
+    })
 }
 
 /// Rules 7 to 9.
