@@ -1,8 +1,8 @@
 //! What can be typed.
 
 use crate::{
-    calibrate, completions, currency, doctor, events, exchange, exp, fund, lend, member, nice,
-    policy, process, run, status, top, trace, tree, utilities,
+    calibrate, completions, currency, doctor, events, exchange, exp, fund, lend, limit, member,
+    nice, policy, process, run, status, top, trace, tree, utilities,
 };
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -57,6 +57,7 @@ pub enum Command {
     Lend(exchange::LendArgs),
     Transfer(lend::TransferArgs),
     Guest(lend::GuestArgs),
+    Limit(limit::LimitArgs),
     Policy(policy::PolicyArgs),
     Tree(tree::TreeArgs),
     Top(top::TopArgs),

@@ -213,6 +213,21 @@ fn render_one(graph: &Graph<'_>, one: &CurrencyView, style: Style) -> String {
     if one.class == Class::Guest {
         line("class", "guest: gets only what no other client wants".to_owned());
     }
+    for set in &one.limits {
+        let rate = |value: Option<u64>, what: &str| value.map(|value| format!("{value} {what}/s"));
+        let wire::DiskLimit { read_bytes, written_bytes, reads, writes } = set.limit;
+        let says: Vec<String> = [
+            rate(read_bytes, "bytes read"),
+            rate(written_bytes, "bytes written"),
+            rate(reads, "reads"),
+            rate(writes, "writes"),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let by = if set.by_superuser { ", set by the superuser" } else { "" };
+        line("limit", format!("{}: at most {}{by}", set.disk, says.join(", ")));
+    }
     for value in &one.resources {
         let active = if value.active { "" } else { ", does not compete now" };
         let mut says = format!(

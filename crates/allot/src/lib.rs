@@ -13,6 +13,7 @@ mod exp;
 mod fund;
 pub mod graph;
 mod lend;
+mod limit;
 mod live;
 mod member;
 mod nice;
@@ -72,6 +73,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Lend(args) => exchange::lend(global, &args),
         Command::Transfer(args) => lend::transfer(global, &args),
         Command::Guest(args) => lend::guest(global, &args),
+        Command::Limit(args) => limit::limit(global, &args),
         Command::Policy(args) => policy::policy(global, &args),
         Command::Trace(args) => trace::trace(global, &args),
         Command::Tree(args) => tree::tree(global, &args),

@@ -38,6 +38,12 @@ pub fn memory(text: &str) -> Result<Memory, String> {
     }
 }
 
+/// A size with or without its unit, in bytes; K, M, G and T are powers of 1024.
+pub fn size(text: &str) -> Result<u64, String> {
+    let bytes = parse_size::Config::new().with_binary().parse_size(text);
+    bytes.map_err(|error| format!("{error}; write a size as in 10M"))
+}
+
 /// A process's number.
 pub fn pid(text: &str) -> Result<u32, String> {
     match text.parse::<i32>() {
@@ -92,6 +98,15 @@ mod tests {
         assert_eq!(memory("1.5G"), Ok(Memory::Kib(3 << 19)));
         for (wrong, said) in [("12B", "at least 1K"), ("2X", "as in 2M"), ("-2", "negative")] {
             assert!(memory(wrong).unwrap_err().contains(said), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(size("10M"), Ok(10 << 20));
+        assert_eq!(size("65536"), Ok(65_536));
+        for wrong in ["", "-1", "x", "99999999999T"] {
+            assert!(size(wrong).unwrap_err().contains("as in 10M"), "{wrong}");
         }
     }
 

@@ -49,7 +49,7 @@ impl Beside {
     pub fn apply(&mut self, plan: &Plan) -> Option<String> {
         self.planned = plan.others.iter().map(|graph| graph.resource().clone()).collect();
         let shared = |resource: &Resource| matches!(resource, Resource::Memory | Resource::Disk(_));
-        if !self.planned.iter().any(shared) {
+        if !self.planned.iter().any(shared) && plan.limits.is_empty() {
             self.end();
             return None;
         }
@@ -80,7 +80,9 @@ impl Beside {
         let may = !self.options.user && self.options.others == OthersName::Auto;
         let policy = reclaim_policy(&self.options, self.seed).filter(|_| may);
         let Some(policy) = policy else {
-            return format!("tickets of memory and disks have no effect: {why}");
+            return format!(
+                "tickets of memory, and tickets and limits of disks, have no effect: {why}"
+            );
         };
         match MemoryByProcesses::start(policy.build()) {
             Ok(processes) => {
@@ -89,7 +91,9 @@ impl Beside {
             }
             Err(nor) => {
                 let nor = with_causes(&nor);
-                format!("tickets of memory and disks have no effect: {why}; {nor}")
+                format!(
+                    "tickets of memory, and tickets and limits of disks, have no effect: {why}; {nor}"
+                )
             }
         }
     }

@@ -700,7 +700,8 @@ impl Running {
         clients.sort_by_key(|client| client.id);
         let (generation, graph) = (self.generation, self.cpu.clone());
         let others = self.others.all();
-        let plan = enforce::Plan { generation, graph, others, clients };
+        let limits = enforce::PlannedLimit::all(ledger);
+        let plan = enforce::Plan { generation, graph, others, clients, limits };
         if let Err(error) = self.keeper.enforcer.apply(plan) {
             self.report(format!("plan {} cannot be enforced: {error}", self.generation));
         }

@@ -5,9 +5,9 @@ use crate::names::Names;
 use crate::policy_file::{FundingPolicy, Who};
 use crate::trouble::trouble;
 use ledger::{
-    BASE, Caller, Class, CurrencyId, ExchangeId, Funding, Good, Intent, Ledger, Leg, Member, Mode,
-    NewClient, Offer, OfferId, Placements, PolicyKey, ProcessIdentity, Refusal, Resource, Rights,
-    Subject, Terms, TicketKind,
+    BASE, Caller, Class, CurrencyId, DiskLimit, ExchangeId, Funding, Good, Intent, Ledger, Leg,
+    Member, Mode, NewClient, Offer, OfferId, Placements, PolicyKey, ProcessIdentity, Refusal,
+    Resource, Rights, Subject, Terms, TicketKind,
 };
 use observe::{ProcessError, ProcessHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -108,6 +108,11 @@ impl Resolver<'_> {
                     wire::Class::Host => Class::Host,
                     wire::Class::Guest => Class::Guest,
                 },
+            },
+            Operation::LimitDisk { currency, disk, limit } => Intent::LimitDisk {
+                currency: self.currency(&currency)?,
+                resource: format!("disk:{disk}").parse().map_err(invalid)?,
+                limit: disk_limit(limit),
             },
             Operation::Transfer { from, to, resource } => Intent::Transfer {
                 lender: self.client_or_own(from)?,
@@ -400,6 +405,11 @@ fn subject(text: &str) -> Result<Subject, Trouble> {
 
 fn number(whole: &str, part: &str) -> Result<u32, Trouble> {
     part.parse().map_err(|_| trouble("invalid", format!("`{whole}` names no pid or thread")))
+}
+
+fn disk_limit(limit: wire::DiskLimit) -> DiskLimit {
+    let wire::DiskLimit { read_bytes, written_bytes, reads, writes } = limit;
+    DiskLimit { read_bytes, written_bytes, reads, writes }
 }
 
 fn resource_or_cpu(resource: Option<String>) -> Result<Resource, Trouble> {

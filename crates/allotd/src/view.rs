@@ -5,11 +5,13 @@ use crate::members::{Cgroups, member_name, member_view, process_view};
 use crate::names::Names;
 use ledger::{
     Authority, Class, Currency, CurrencyId, Good, Intent, Ledger, Member, Nature, ProcessIdentity,
-    Resource, Subject, TicketKind,
+    Resource, SetLimit, Subject, TicketKind,
 };
 use std::collections::BTreeMap;
 use valuation::{Graph, WHOLE};
-use wire::{CurrencyView, Event, EventKind, Grant, LedgerView, ResourceValue, TicketView};
+use wire::{
+    CurrencyView, DiskLimitView, Event, EventKind, Grant, LedgerView, ResourceValue, TicketView,
+};
 
 /// The names of commands, which the ledger does not know.
 pub type Commands = BTreeMap<ProcessIdentity, String>;
@@ -133,6 +135,7 @@ fn currency_view(
             Class::Host => wire::Class::Host,
             Class::Guest => wire::Class::Guest,
         },
+        limits: record.limits.iter().map(limit_view).collect(),
         placed,
         frozen: currency.is_client() && !funded,
         resources,
@@ -161,6 +164,23 @@ fn exchanged(ledger: &Ledger, id: CurrencyId, resource: &Resource, kind: TicketK
     let good = Good { resource: resource.clone(), kind };
     let sum = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX);
     sum(ledger.received(id, &good)) - sum(ledger.given(id, &good))
+}
+
+fn limit_view((resource, set): (&Resource, &SetLimit)) -> DiskLimitView {
+    let ledger::DiskLimit { read_bytes, written_bytes, reads, writes } = set.limit;
+    DiskLimitView {
+        disk: disk_name(resource),
+        limit: wire::DiskLimit { read_bytes, written_bytes, reads, writes },
+        by_superuser: set.by_superuser,
+    }
+}
+
+/// Limits are on disks alone.
+fn disk_name(resource: &Resource) -> String {
+    match resource {
+        Resource::Disk(name) => name.clone(),
+        other => other.to_string(),
+    }
 }
 
 fn subject_text(subject: &Subject) -> String {
@@ -228,6 +248,10 @@ fn describe(intent: &Intent) -> String {
         Intent::SetClass { client, class } => match class {
             Class::Host => format!("client {client} competes"),
             Class::Guest => format!("client {client} is a guest"),
+        },
+        Intent::LimitDisk { currency, resource, limit } => match limit.is_none() {
+            true => format!("{currency} is no longer limited on {}", disk_name(resource)),
+            false => format!("{currency} limited on {}", disk_name(resource)),
         },
         Intent::Transfer { lender, holder, resource } => {
             format!("client {lender} lent its {resource} tickets to {holder}")

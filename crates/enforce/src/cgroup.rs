@@ -8,6 +8,7 @@
 mod client;
 mod disks;
 mod layout;
+mod limits;
 mod memory;
 mod placement;
 mod record;
@@ -15,6 +16,7 @@ mod root;
 mod state;
 mod systemd;
 mod tree;
+mod waits;
 mod weigh;
 
 pub use disks::DiskOptions;

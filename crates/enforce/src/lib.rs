@@ -28,7 +28,7 @@ pub use enforcer::{
 pub use error::EnforceError;
 pub use guardian::{Guardian, GuardianError, guardian_main};
 pub use hold::{Hold, UnknownHold, hold_available};
-pub use plan::{Plan, PlannedClient};
+pub use plan::{Plan, PlannedClient, PlannedLimit};
 pub use restore::{Restored, restore_leftovers};
 pub use user_level::{
     DEFAULT_QUANTUM_NS, QUANTUM_NS, UserLevel, UserLevelOptions, scheduling_groups,

@@ -1,6 +1,7 @@
 //! What an enforcer is given, and what it answers.
 
-use ledger::{Class, CurrencyId, Member};
+use crate::disk::Limits;
+use ledger::{Class, CurrencyId, Ledger, Member, Resource};
 use valuation::Graph;
 
 /// All that an enforcer has to know, whole: a later generation replaces an
@@ -16,6 +17,8 @@ pub struct Plan {
     pub others: Vec<Graph>,
     /// Every client, in order of id.
     pub clients: Vec<PlannedClient>,
+    /// Hard caps on disks, in order of currency and disk. Who enforces the CPU alone leaves them alone.
+    pub limits: Vec<PlannedLimit>,
 }
 
 /// One client of a plan.
@@ -42,5 +45,33 @@ impl PlannedClient {
     pub fn of(id: CurrencyId, founder: Member) -> PlannedClient {
         let (members, class) = (Vec::new(), Class::Host);
         PlannedClient { id, founder, members, class, frozen: false, lent: false }
+    }
+}
+
+/// A hard cap on what the clients of a currency do on a disk, together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedLimit {
+    /// The currency, or client.
+    pub id: CurrencyId,
+    /// The disk's kernel name.
+    pub disk: String,
+    /// How much.
+    pub limits: Limits,
+}
+
+impl PlannedLimit {
+    /// All that a ledger has.
+    pub fn all(ledger: &Ledger) -> Vec<PlannedLimit> {
+        let of_one = |currency: &ledger::Currency| {
+            let id = currency.id;
+            let limits = currency.record.limits.iter().filter_map(move |(resource, set)| {
+                let Resource::Disk(disk) = resource else { return None };
+                let ledger::DiskLimit { read_bytes, written_bytes, reads, writes } = set.limit;
+                let limits = Limits { read_bytes, written_bytes, reads, writes };
+                Some(PlannedLimit { id, disk: disk.clone(), limits })
+            });
+            limits.collect::<Vec<_>>()
+        };
+        ledger.currencies().flat_map(of_one).collect()
     }
 }

@@ -6,14 +6,16 @@ mod common;
 #[path = "support/disk.rs"]
 mod disk;
 
-use allot_enforce::cgroup::{DiskOptions, restore_cgroup_leftovers};
+use allot_enforce::cgroup::{DiskOptions, MemoryOptions, restore_cgroup_leftovers};
 use allot_enforce::disk::{KeptDisk, KeptDisks, Model, Speed, look, read_usage};
 use allot_enforce::{Cgroup, CgroupOptions, Enforcer, Plan};
 use common::cgroups::{Enforcing, Lab, groups, kill, place_of, read, write};
 use common::{Prey, eventually, funds::Funds};
 use disk::NullDisk;
-use ledger::{BASE, CurrencyId, Funding, Resource, TicketKind};
+use ledger::{BASE, CurrencyId, Funding, Member, Resource, TicketKind};
 use nix::sys::signal::Signal;
+use policy::idle::IdleOptions;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -250,4 +252,174 @@ fn killed_it_leaves_no_setting_of_a_disk_and_no_share() {
         eventually("all is as it was found", || as_found() && groups(&lab.mount) == lab.before);
         lab.is_as_before();
     }
+}
+
+/// Reads a second of each, over some seconds.
+fn reads_a_second(groups: &[PathBuf]) -> Vec<f64> {
+    const SECONDS: u64 = 6;
+    let number = look("allot0").expect("it is there").number;
+    let reads = |group: &PathBuf| {
+        read_usage(group).expect("it is there").get(&number).map_or(0, |usage| usage.reads)
+    };
+    // The first second of a limit is served at once.
+    std::thread::sleep(Duration::from_secs(2));
+    let before: Vec<u64> = groups.iter().map(reads).collect();
+    std::thread::sleep(Duration::from_secs(SECONDS));
+    let served: Vec<f64> = groups
+        .iter()
+        .zip(before)
+        .map(|(group, before)| (reads(group) - before) as f64 / SECONDS as f64)
+        .collect();
+    eprintln!("{served:?} a second");
+    served
+}
+
+/// Each of two clients alone, then both as their currency's, then nobody: no disk tickets are needed.
+#[test]
+fn who_is_limited_does_no_more_however_idle_the_disk_is() {
+    let Some(lab) = here("who_is_limited_does_no_more_however_idle_the_disk_is") else { return };
+    let _disk = NullDisk::new("allot0", REQUEST, 8);
+    let prey = ["limited", "free"].map(reader);
+    let mut enforcer = enforcer(&lab, DiskOptions::default());
+    let mut funds = Funds::new();
+    let user = funds.currency("user", 100);
+    let clients = [0, 1].map(|index: usize| funds.client(user, 1, prey[index].pid()));
+    funds.limit_reads(clients[0], "allot0", Some(40));
+    follow(&mut enforcer, funds.plan(1));
+    let leaves: Vec<PathBuf> = prey.iter().map(|prey| group_of(&lab, prey)).collect();
+    let served = reads_a_second(&leaves);
+    assert!((30.0..46.0).contains(&served[0]), "{served:?}: 40 a second were asked for");
+    assert!(served[1] > 200.0, "{served:?}: the other has no limit");
+    // What somebody changes is told and put right.
+    let number = look("allot0").expect("it is there").number;
+    write(&leaves[0], "io.max", &format!("{number} riops=max"));
+    let is_limited = |leaf: &PathBuf| read(leaf, "io.max").contains("riops=40");
+    eventually("it is put right", || is_limited(&leaves[0]));
+    let said: Vec<String> =
+        enforcer.read_back().expect("it runs").drift.iter().map(ToString::to_string).collect();
+    assert!(said.iter().any(|what| what.contains("is set again")), "{said:?}");
+    // Both together.
+    funds.limit_reads(clients[0], "allot0", None);
+    funds.limit_reads(user, "allot0", Some(60));
+    follow(&mut enforcer, funds.plan(2));
+    eventually("the old one is gone", || read(&leaves[0], "io.max").is_empty());
+    let together: f64 = reads_a_second(&leaves).iter().sum();
+    assert!((45.0..69.0).contains(&together), "{together}: 60 a second were asked for");
+    funds.limit_reads(user, "allot0", None);
+    follow(&mut enforcer, funds.plan(3));
+    let free: f64 = reads_a_second(&leaves).iter().sum();
+    assert!(free > 400.0, "{free}: nobody is limited any more");
+    drop(enforcer);
+    lab.is_as_before();
+}
+
+#[test]
+fn what_cannot_be_limited_is_told_and_a_disk_that_comes_is_limited() {
+    let test = "what_cannot_be_limited_is_told_and_a_disk_that_comes_is_limited";
+    let Some(lab) = here(test) else { return };
+    let prey = Prey::start("doze", &["doze", "1", "1000"]);
+    let mut enforcer = enforcer(&lab, DiskOptions::default());
+    let mut funds = Funds::new();
+    let client = funds.client(BASE, 1, prey.pid());
+    funds.limit_reads(client, "allot0", Some(40));
+    enforcer.apply(funds.plan(1)).expect("a plan");
+    let mut said = String::new();
+    let mut tells = |enforcer: &mut Cgroup| {
+        let drift = enforcer.read_back().expect("it runs").drift;
+        said.extend(drift.iter().map(|drift| format!("{drift}\n")));
+        said.matches("on allot0 has no effect").count()
+    };
+    eventually("it is told", || tells(&mut enforcer) == 1);
+    let disk = NullDisk::new("allot0", REQUEST, 1);
+    let group = group_of(&lab, &prey);
+    eventually("it is limited", || read(&group, "io.max").contains("riops=40"));
+    disk.vanish();
+    eventually("that is told again", || tells(&mut enforcer) == 2);
+    drop(enforcer);
+    lab.is_as_before();
+}
+
+/// A cgroup that is a client's member: what was limited more strictly stays, all is as found at the end,
+/// also when all of us are killed but the guardian.
+#[test]
+fn a_limit_of_others_is_kept_and_comes_back() {
+    let Some(lab) = here("a_limit_of_others_is_kept_and_comes_back") else { return };
+    let _disk = NullDisk::new("allot0", REQUEST, 1);
+    let number = look("allot0").expect("it is there").number;
+    let theirs = lab.mount.join("limited-by-others");
+    std::fs::create_dir(&theirs).expect("a cgroup");
+    write(&lab.mount, "cgroup.subtree_control", "+io");
+    let found = format!("{number} rbps=1048576 wbps=max riops=500 wiops=max");
+    write(&theirs, "io.max", &found);
+    let limits = || read(&theirs, "io.max");
+    let as_limited = format!("{number} rbps=1048576 wbps=max riops=100 wiops=max");
+    let prey = Prey::start("doze", &["doze", "1", "1000"]);
+    {
+        let mut enforcer = enforcer(&lab, DiskOptions::default());
+        let mut funds = Funds::new();
+        funds.client(BASE, 1, prey.pid());
+        let member = Member::Cgroup(theirs.metadata().expect("it is there").ino());
+        let client = funds.member(BASE, 1, member);
+        for (generation, reads, says) in [
+            (1, Some(100), &as_limited),
+            (2, Some(1000), &found),
+            (3, Some(100), &as_limited),
+            (4, None, &found),
+            (5, Some(100), &as_limited),
+        ] {
+            funds.limit_reads(client, "allot0", reads);
+            follow(&mut enforcer, funds.plan(generation));
+            eventually("it is set", || limits() == *says);
+        }
+    }
+    assert_eq!(limits(), found);
+    let mut enforcing = Enforcing::start_with(&lab, &[&prey], |command| {
+        command.env("ENFORCE_DISK", "allot0").env("ENFORCE_LIMIT", &theirs);
+    });
+    eventually("it is limited", || limits() == as_limited);
+    enforcing.kill();
+    eventually("it is as it was", || limits() == found);
+    std::fs::remove_dir(&theirs).expect("empty");
+    write(&lab.mount, "cgroup.subtree_control", "-io");
+    lab.is_as_before();
+}
+
+/// A process that does nothing but wait for a slow disk uses next to no CPU.
+#[test]
+fn who_waits_for_a_disk_keeps_its_memory_tickets() {
+    let Some(lab) = here("who_waits_for_a_disk_keeps_its_memory_tickets") else { return };
+    let _disk = NullDisk::new("allot0", Duration::from_millis(100), 1);
+    let reader = Prey::start("waits", &["read-disk", "/dev/allot0", "268435456", "1"]);
+    let idle = Prey::start("idle", &["doze", "1", "5000"]);
+    let options = IdleOptions { idle_ns: 2_000_000_000, ..IdleOptions::default() };
+    let memory = MemoryOptions { idle: options, ..MemoryOptions::default() };
+    let options = CgroupOptions { shares_cpu: false, memory: Some(memory), ..lab.options() };
+    let mut enforcer = Cgroup::start(options).expect("an enforcer");
+    let mut funds = Funds::new();
+    funds.memory(100_000);
+    for prey in [&reader, &idle] {
+        let client = funds.client(BASE, 1, prey.pid());
+        let (resource, kind) = (Resource::Memory, TicketKind::Hard);
+        funds.fund_of(client, BASE, Funding { resource, kind, amount: 4000 });
+    }
+    follow(&mut enforcer, funds.plan(1));
+    let [waits, idles] = [&reader, &idle].map(|prey| group_of(&lab, prey));
+    let is_sure = |group: &PathBuf| read(group, "memory.min") == (4000 << 10).to_string();
+    assert!(is_sure(&waits) && is_sure(&idles));
+    eventually("the idle one has none", || !is_sure(&idles));
+    let cpu_before = cpu_us(&waits);
+    for _ in 0..60 {
+        assert!(is_sure(&waits), "it waits for the disk all the time");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let used_us = cpu_us(&waits) - cpu_before;
+    eprintln!("it used {used_us} us of CPU time in 6 s");
+    drop(enforcer);
+    lab.is_as_before();
+}
+
+fn cpu_us(group: &std::path::Path) -> u64 {
+    let text = read(group, "cpu.stat");
+    let line = text.lines().find_map(|line| line.strip_prefix("usage_usec "));
+    line.and_then(|line| line.parse().ok()).expect("a number")
 }

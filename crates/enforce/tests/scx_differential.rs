@@ -109,7 +109,7 @@ impl Book {
         };
         let mut clients: Vec<_> = self.ledger.clients().map(planned).collect();
         clients.sort_by_key(|client| client.id);
-        Plan { generation, graph, others: vec![], clients }
+        Plan { generation, graph, others: vec![], clients, limits: vec![] }
     }
 }
 

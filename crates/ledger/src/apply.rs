@@ -3,10 +3,10 @@
 use crate::{
     AMOUNT_MAX, Authorised, Authority, BASE, Caller, Change, Class, Currency, CurrencyId,
     CurrencyRecord, Funding, Home, ISSUED_MAX, Intent, JOB_SHARE, Ledger, Loan, Member, Mode,
-    Nature, NewClient, Placement, Placements, ProcessIdentity, Resource, Rights, Subject,
+    Nature, NewClient, Placement, Placements, ProcessIdentity, Resource, Rights, SetLimit, Subject,
     TRANSFER_AMOUNT, Ticket, TicketId, TicketKind,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Ledger {
     /// Do what was authorised. Cannot fail.
@@ -42,6 +42,7 @@ impl Writer<'_> {
                     group,
                     mode,
                     grants: Vec::new(),
+                    limits: BTreeMap::new(),
                     nature: Nature::Pure,
                 });
             }
@@ -78,6 +79,18 @@ impl Writer<'_> {
                     *now = class;
                 }
             }),
+            Intent::LimitDisk { currency, resource, limit } => {
+                let by_superuser = match authority {
+                    Authority::System => true,
+                    Authority::Caller(caller) => self.ledger.is_superuser(caller.uid),
+                };
+                self.edit(currency, |record| match limit.is_none() {
+                    true => drop(record.limits.remove(&resource)),
+                    false => {
+                        record.limits.insert(resource, SetLimit { limit, by_superuser });
+                    }
+                });
+            }
             Intent::Transfer { lender, holder, resource } => {
                 let (kind, amount) = (TicketKind::Transfer, TRANSFER_AMOUNT);
                 self.issue(Ticket { issuer: lender, holder, resource, kind, amount });
@@ -258,7 +271,8 @@ impl Writer<'_> {
     /// A child is funded by every issuer that funds its parent (paper 1, footnote 3). Where the
     /// child's user may not issue, its ticket must come out of the parent's, or a fork would
     /// dilute the issuer's others: the parent's ticket then backs a job currency that funds
-    /// both. What others have lent the parent is not the child's. A guest's child is a guest.
+    /// both. What others have lent the parent is not the child's. A guest's child is a guest, and a
+    /// limited one's has the same limits.
     fn fork(&mut self, parent: ProcessIdentity, child: NewClient) {
         let Some(parent) = self.ledger.client_of(parent) else { return };
         let (placed, class) = match self.ledger.currency(parent).map(|c| &c.record.nature) {
@@ -278,6 +292,8 @@ impl Writer<'_> {
             .map(|(id, ticket)| (id, ticket.clone()))
             .collect();
         let id = self.new_client(child, placed, class);
+        let limits = self.ledger.currency(parent).map(|currency| currency.record.limits.clone());
+        self.edit(id, |record| record.limits = limits.unwrap_or_default());
         let mut shared = Vec::new();
         for (ticket_id, ticket) in held {
             if self.may_inflate(&caller, &ticket) {
@@ -349,6 +365,7 @@ impl Writer<'_> {
                 group: level.group,
                 mode: level.mode,
                 grants: Vec::new(),
+                limits: BTreeMap::new(),
                 nature: Nature::Pure,
             }),
         };
@@ -498,6 +515,7 @@ impl Writer<'_> {
             group: client.gid,
             mode: Mode::PRIVATE,
             grants: Vec::new(),
+            limits: BTreeMap::new(),
             nature: Nature::Client { founder: client.member, placed, class },
         })
     }
@@ -509,6 +527,7 @@ impl Writer<'_> {
             group,
             mode: Mode::PRIVATE,
             grants: Vec::new(),
+            limits: BTreeMap::new(),
             nature: Nature::Job { loans },
         })
     }

@@ -5,9 +5,9 @@
 use crate::refusal::letters;
 use crate::{
     AMOUNT_MAX, Authority, BACKERS_MAX, BASE, CURRENCIES_PER_OWNER_MAX, Caller, Currency,
-    CurrencyId, DEPTH_MAX, Funding, GRANTS_MAX, HARD_TOTAL, ISSUED_MAX, Intent, Ledger,
-    MEMORY_KIB_MAX, Member, NAME_LEN_MAX, Nature, NewClient, Placements, PolicyKey, Refusal,
-    Resource, Rights, Subject, TRANSFERS_MAX, TicketKind,
+    CurrencyId, DEPTH_MAX, DiskLimit, Funding, GRANTS_MAX, HARD_TOTAL, ISSUED_MAX, Intent,
+    LIMITS_MAX, Ledger, MEMORY_KIB_MAX, Member, NAME_LEN_MAX, Nature, NewClient, Placements,
+    PolicyKey, Refusal, Resource, Rights, Subject, TRANSFERS_MAX, TicketKind,
 };
 use std::collections::BTreeSet;
 
@@ -135,6 +135,9 @@ impl Broker<'_> {
                 self.own_member(member)
             }
             Intent::SetClass { client, .. } => self.owner_or(self.client(*client)?, Rights::CHANGE),
+            Intent::LimitDisk { currency, resource, limit } => {
+                self.check_limit(*currency, resource, limit)
+            }
             Intent::Transfer { lender, holder, resource } => {
                 self.check_transfer(*lender, *holder, resource)
             }
@@ -215,6 +218,36 @@ impl Broker<'_> {
         match self.ledger.named(owner, name) {
             None => Ok(()),
             Some(currency) => Err(Refusal::NameTaken { owner, name: name.to_owned(), currency }),
+        }
+    }
+
+    fn check_limit(
+        &self,
+        currency: CurrencyId,
+        resource: &Resource,
+        limit: &DiskLimit,
+    ) -> Result<(), Refusal> {
+        let currency = self.currency(currency)?;
+        self.owner_of(currency, "limit its use of a disk")?;
+        let bad = |why: &str| Err(Refusal::BadLimit(why.to_owned()));
+        if !matches!(resource, Resource::Disk(_)) {
+            return bad("only disks have limits");
+        }
+        if currency.id == BASE {
+            return bad("base is all there is; limit currencies or clients");
+        }
+        if let Some(why) = limit.wrong() {
+            return Err(Refusal::BadLimit(why));
+        }
+        let limits = &currency.record.limits;
+        match limits.get(resource) {
+            Some(set) if set.by_superuser => {
+                self.superuser("change a limit that the superuser has set")
+            }
+            None if !limit.is_none() && limits.len() >= LIMITS_MAX => {
+                Err(Refusal::BadLimit(crate::disk_limit::too_many()))
+            }
+            _ => Ok(()),
         }
     }
 

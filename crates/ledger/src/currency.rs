@@ -1,6 +1,6 @@
 //! Currencies, and the access rights that their brokers guard.
 
-use crate::{Class, Member, ProcessIdentity, Resource, TicketId};
+use crate::{Class, Member, ProcessIdentity, Resource, SetLimit, TicketId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -277,6 +277,9 @@ pub struct CurrencyRecord {
     /// [`GRANTS_MAX`](crate::GRANTS_MAX).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<(Subject, Rights)>,
+    /// Hard caps on disks, at most [`LIMITS_MAX`](crate::LIMITS_MAX).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub limits: BTreeMap<Resource, SetLimit>,
     /// Base, pure, job or client.
     pub nature: Nature,
 }

@@ -1,7 +1,7 @@
 //! What can be asked of the ledger, and by whom.
 
 use crate::{
-    Class, Clearing, CurrencyId, ExchangeId, Funding, Leg, Member, Mode, Offer, OfferId,
+    Class, Clearing, CurrencyId, DiskLimit, ExchangeId, Funding, Leg, Member, Mode, Offer, OfferId,
     Placements, ProcessIdentity, Resource, Rights, Subject, TicketKind,
 };
 use serde::{Deserialize, Serialize};
@@ -157,6 +157,17 @@ pub enum Intent {
         client: CurrencyId,
         /// As what.
         class: Class,
+    },
+    /// Limit what a currency's clients do on a disk, all together, in place of the limit that there was;
+    /// one that limits nothing takes it away. Owner or superuser; what the superuser has set, the
+    /// superuser alone.
+    LimitDisk {
+        /// Whose.
+        currency: CurrencyId,
+        /// Which disk.
+        resource: Resource,
+        /// To what.
+        limit: DiskLimit,
     },
     /// A client that waits for another lends it all its tickets of a resource (paper 1, 5.3).
     /// Owner, or `c` on the lender; the holder, who only gains, is not asked. Ends with

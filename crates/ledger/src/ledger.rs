@@ -119,6 +119,7 @@ impl Ledger {
                 group,
                 mode: Mode::PRIVATE,
                 grants: Vec::new(),
+                limits: Default::default(),
                 nature: Nature::Base,
             })),
         });

@@ -14,6 +14,7 @@ mod change;
 mod clear;
 mod cover;
 mod currency;
+mod disk_limit;
 mod exchange;
 mod home;
 mod identity;
@@ -35,6 +36,7 @@ pub use currency::{
     BASE, BadMode, BadRights, Currency, CurrencyId, CurrencyRecord, Issued, Loan, Mode, Nature,
     Rights, Subject,
 };
+pub use disk_limit::{DiskLimit, LIMIT_BYTES, LIMIT_REQUESTS, SetLimit};
 pub use exchange::{
     Clearing, EXCHANGES_MAX, Exchange, ExchangeId, LEGS_MAX, LOANS_MAX, Leg, OFFERS_PER_OWNER_MAX,
 };
@@ -63,6 +65,8 @@ pub const GRANTS_MAX: usize = 64;
 /// The most pure currencies and jobs that one ordinary uid may own, so that nobody fills the
 /// ledger.
 pub const CURRENCIES_PER_OWNER_MAX: usize = 4096;
+/// The most disks on which one currency may have limits.
+pub const LIMITS_MAX: usize = 16;
 /// The longest name of a currency, in bytes.
 pub const NAME_LEN_MAX: usize = 64;
 /// What each member of a job holds of its currency, unless set otherwise: they share equally.

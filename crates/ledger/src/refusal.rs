@@ -98,6 +98,9 @@ pub enum Refusal {
          starting with a letter or _, and not `base`"
     )]
     BadName(String),
+    /// A limit that cannot be.
+    #[error("it cannot be limited so: {0}")]
+    BadLimit(String),
     /// A name in use.
     #[error("uid {owner} already has a currency named `{name}`: {currency}")]
     NameTaken {
@@ -392,6 +395,7 @@ impl Refusal {
             | Refusal::BadMember { .. }
             | Refusal::TransferKind
             | Refusal::BadMemory(_)
+            | Refusal::BadLimit(_)
             | Refusal::NiceNothing
             | Refusal::BadTerms(_)
             | Refusal::BadExchange(_)

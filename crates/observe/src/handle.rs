@@ -32,6 +32,15 @@ impl std::fmt::Debug for StateReader {
     }
 }
 
+/// What a process waited for since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessWaits {
+    /// Time for which its first thread waited for disks, in ns; 0 where the kernel does not count that.
+    pub disk_ns: u64,
+    /// Faults for which something was read, of all its threads.
+    pub major_faults: u64,
+}
+
 impl ProcessHandle {
     /// Takes hold of whatever process has this pid now.
     ///
@@ -144,6 +153,18 @@ impl ProcessHandle {
             Err(error) if error.is_gone() => Ok(RunState::Dead),
             other => other,
         }
+    }
+
+    /// What it waited for disks and page faults since it began.
+    ///
+    /// # Errors
+    /// [`ProcessError::Gone`] or [`ProcessError::Reused`] once the process has been reaped.
+    pub fn waits(&self) -> Result<ProcessWaits, ProcessError> {
+        let ticks_a_second = rustix::param::clock_ticks_per_second().max(1);
+        ProcDir::open_identity(self.identity)?.stat(|stat| ProcessWaits {
+            disk_ns: stat.disk_wait_ticks.saturating_mul(1_000_000_000 / ticks_a_second),
+            major_faults: stat.major_faults,
+        })
     }
 
     /// Parent, ids, name and so on, as of now.

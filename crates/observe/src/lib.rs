@@ -23,7 +23,7 @@ mod watch;
 pub use connector::ProcConnector;
 pub use error::ProcessError;
 pub use facts::ProcessFacts;
-pub use handle::ProcessHandle;
+pub use handle::{ProcessHandle, ProcessWaits};
 pub use life::{LifeError, LifeEvent, LifeSource, ProcessRef};
 pub use machine::{CgroupLayout, MachineFacts, machine};
 pub use peer::{Peer, PeerError, peer_of};

@@ -18,12 +18,17 @@ pub(crate) struct Stat<'a> {
     pub session: u32,
     /// Field 9: the kernel's `PF_` flags.
     pub flags: u32,
+    /// Field 12: faults for which something was read, of all its threads.
+    pub major_faults: u64,
     /// Field 20.
     pub thread_count: u32,
     /// Field 22, in clock ticks since boot.
     pub start_time_ticks: u64,
     /// Field 28: bottom of the stack; 0 for a reader without the right to trace the process.
     pub start_stack: u64,
+    /// Field 42: time for which the first thread waited for disks, in clock ticks; 0 where the kernel
+    /// does not count that (`kernel.task_delayacct`).
+    pub disk_wait_ticks: u64,
 }
 
 /// `PF_KTHREAD` of include/linux/sched.h.
@@ -39,9 +44,11 @@ impl<'a> Stat<'a> {
         let process_group = id(fields.next()?)?;
         let session = id(fields.next()?)?;
         let flags = number(fields.nth(2)?)?; // 7 and 8 skipped
-        let thread_count = number(fields.nth(10)?)?; // 10 to 19 skipped
+        let major_faults = number(fields.nth(2)?)?; // 10 and 11 skipped
+        let thread_count = number(fields.nth(7)?)?; // 13 to 19 skipped
         let start_time_ticks = number(fields.nth(1)?)?; // 21 skipped
         let start_stack = number(fields.nth(5)?)?; // 23 to 27 skipped
+        let disk_wait_ticks = fields.nth(13).and_then(number).unwrap_or(0); // 29 to 41 skipped
         Some(Self {
             comm,
             state,
@@ -49,9 +56,11 @@ impl<'a> Stat<'a> {
             process_group,
             session,
             flags,
+            major_faults,
             thread_count,
             start_time_ticks,
             start_stack,
+            disk_wait_ticks,
         })
     }
 
@@ -91,8 +100,8 @@ fn id(field: &[u8]) -> Option<u32> {
 mod tests {
     use super::*;
 
-    const TAIL: &str = "S 41 42 43 0 -1 4194560 10 0 0 0 11 12 0 0 20 0 7 0 987654 12345 67 \
-                        18446744073709551615 1 2 140737488 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0\n";
+    const TAIL: &str = "S 41 42 43 0 -1 4194560 10 0 5 0 11 12 0 0 20 0 7 0 987654 12345 67 \
+                        18446744073709551615 1 2 140737488 0 0 0 0 0 0 0 0 0 17 1 0 0 6 0 0\n";
 
     #[test]
     fn fields_are_counted_from_the_last_parenthesis() {
@@ -106,6 +115,7 @@ mod tests {
             assert_eq!(stat.thread_count, 7);
             assert_eq!(stat.start_time_ticks, 987_654);
             assert_eq!(stat.start_stack, 140_737_488);
+            assert_eq!((stat.major_faults, stat.disk_wait_ticks), (5, 6));
             assert_eq!(state_and_thread_count(line.as_bytes()), Some((b'S', 7)));
         }
     }

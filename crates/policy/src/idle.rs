@@ -2,7 +2,7 @@
 //! probably benefit from deactivating the memory tickets of clients who are idle for a sufficiently long period of
 //! time"; to deactivate them at every block gives the erratic paging of its figure 6).
 //!
-//! 1. **Windows**. Use of the CPU is looked at in windows that lie end to end: one ends with the first observation
+//! 1. **Windows**. Use is looked at in windows that lie end to end: one ends with the first observation
 //!    that comes at least the window's length after its begin. Observations that come more seldom make longer
 //!    windows, and average over them.
 //! 2. **Deactivation**: after the idle time without a window whose use was above the low threshold. The time counts
@@ -10,6 +10,31 @@
 //! 3. **Reactivation**: a window whose use is above the high threshold, as soon as it is sure to be. Between the
 //!    thresholds nothing changes (hysteresis), so a client that wakes for its timers stays what it is.
 //! 4. **A new client is active**: it asked for its tickets just now.
+//! 5. **Who waits for a disk or for memory is not idle** (ours; the paper's clients block for nothing else): use is
+//!    time on the CPU and time for which it was held up by either ([`Use`]). Where that time is not known, each
+//!    request, and each fault for which something is read, counts as [`REQUEST_NS`].
+
+/// Rule 5: about what a disk takes for a request.
+pub const REQUEST_NS: u64 = 1_000_000;
+
+/// What a client has done in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Use {
+    /// Time on CPUs, in ns.
+    pub cpu_ns: u64,
+    /// Time for which it was held up by disks or for lack of memory, in ns; 0 where that is not known.
+    pub waited_ns: u64,
+    /// Requests of disks, and faults for which something was read, that are not in `waited_ns`.
+    pub requests: u64,
+}
+
+impl Use {
+    /// Time for which it was not idle, in ns (rule 5).
+    pub fn busy_ns(&self) -> u64 {
+        let requests_ns = self.requests.saturating_mul(REQUEST_NS);
+        self.cpu_ns.saturating_add(self.waited_ns).saturating_add(requests_ns)
+    }
+}
 
 /// When tickets are deactivated and reactivated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,9 +43,9 @@ pub struct IdleOptions {
     pub idle_ns: u64,
     /// A window's length, in ns, above 0. Usually 1 s.
     pub window_ns: u64,
-    /// Use of one CPU above which a window is not idle, in thousandths. Usually 10.
+    /// Use above which a window is not idle, in thousandths of its length. Usually 10.
     pub low: u64,
-    /// Use of one CPU above which a window ends idleness, in thousandths; not below `low`. Usually 50.
+    /// Use above which a window ends idleness, in thousandths of its length; not below `low`. Usually 50.
     pub high: u64,
 }
 
@@ -57,8 +82,8 @@ impl Idle {
         self.active
     }
 
-    /// At `now_ns` (of a clock that does not go back) the client has used `used_ns` of CPU time in all. What is
-    /// less than before (a member has left) counts as no use. Answers whether its tickets count from now on.
+    /// At `now_ns` (of a clock that does not go back) the client has been busy for `used_ns` in all
+    /// ([`Use::busy_ns`]). What is less than before (a member has left) counts as no use. Answers whether its tickets count from now on.
     pub fn observe(&mut self, now_ns: u64, used_ns: u64) -> bool {
         let Some((begin_ns, used_before_ns)) = self.window else {
             self.busy_ns = now_ns;

@@ -41,7 +41,7 @@ pub mod yfq;
 pub use fault_share::FaultShare;
 pub use feasible::ONE_SEAT;
 pub use guest_memory::GuestMemory;
-pub use idle::{Idle, IdleOptions};
+pub use idle::{Idle, IdleOptions, Use};
 pub use inverse_lottery::InverseLottery;
 pub use lottery::Lottery;
 pub use meter::{MAX_COMPENSATION, MAX_DEBT_QUANTA, MAX_SURPLUS_QUANTA};

@@ -1,6 +1,7 @@
 //! When memory tickets do not count.
 
-use allot_policy::{Idle, IdleOptions};
+use allot_policy::idle::REQUEST_NS;
+use allot_policy::{Idle, IdleOptions, Use};
 use proptest::prelude::*;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -119,4 +120,31 @@ proptest! {
             prop_assert_eq!(idle.observe(now, used), active, "at {}", now);
         }
     }
+}
+
+/// Who reads from a disk all the time uses next to no CPU.
+#[test]
+fn who_waits_for_a_disk_is_not_idle() {
+    let done = |seconds: u64, per_second: Use| {
+        let options = IdleOptions { idle_ns: 30 * SECOND_NS, ..IdleOptions::default() };
+        let mut idle = Idle::new(options);
+        (0..=seconds).for_each(|second| {
+            let all = Use {
+                cpu_ns: per_second.cpu_ns * second,
+                waited_ns: per_second.waited_ns * second,
+                requests: per_second.requests * second,
+            };
+            idle.observe(second * SECOND_NS, all.busy_ns());
+        });
+        idle.is_active()
+    };
+    let little = Use { cpu_ns: SECOND_NS / 1000, ..Use::default() };
+    assert!(!done(100, little), "a thousandth of a CPU alone");
+    assert!(done(100, Use { waited_ns: SECOND_NS / 10, ..little }));
+    // Where waits are not measured, what it waited for is counted.
+    assert!(done(100, Use { requests: 20, ..little }));
+    assert!(!done(100, Use { requests: 5, ..little }), "a line in a log now and then");
+    let all = Use { cpu_ns: u64::MAX, waited_ns: 7, requests: u64::MAX };
+    assert_eq!(all.busy_ns(), u64::MAX, "no overflow");
+    assert_eq!(Use { requests: 3, ..Use::default() }.busy_ns(), 3 * REQUEST_NS);
 }

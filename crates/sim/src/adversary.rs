@@ -331,6 +331,7 @@ fn kind(intent: &Intent) -> &'static str {
         Intent::Join { .. } => "join",
         Intent::Leave { .. } => "leave",
         Intent::SetClass { .. } => "set_class",
+        Intent::LimitDisk { .. } => "limit_disk",
         Intent::Transfer { .. } => "transfer",
         Intent::TakeBack { .. } => "take_back",
         Intent::Ensure { .. } => "ensure",

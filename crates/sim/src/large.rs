@@ -35,6 +35,7 @@ pub fn random_ledger(rng: &mut impl RngCore, currencies: usize, depth: usize) ->
                 group: 1,
                 mode: Mode::PRIVATE,
                 grants: Vec::new(),
+                limits: Default::default(),
                 nature: if client { Nature::client(process) } else { Nature::Pure },
             })),
         });

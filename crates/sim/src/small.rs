@@ -131,6 +131,7 @@ impl Search {
                 group: 1,
                 mode: Mode::PRIVATE,
                 grants: Vec::new(),
+                limits: Default::default(),
                 nature,
             };
             let after = Some(Box::new(record));

@@ -5,9 +5,9 @@
 use crate::due::{Party, power};
 use crate::market::{can_give, clearings, random_leg, random_terms};
 use ledger::{
-    Authority, BASE, Caller, Change, Class, CurrencyId, ExchangeId, Funding, Intent, Ledger,
-    Member, Mode, NewClient, Offer, OfferId, Placement, Placements, PolicyKey, ProcessIdentity,
-    Refusal, Resource, Rights, Subject, ThreadIdentity, TicketKind, decide,
+    Authority, BASE, Caller, Change, Class, CurrencyId, DiskLimit, ExchangeId, Funding, Intent,
+    Ledger, Member, Mode, NewClient, Offer, OfferId, Placement, Placements, PolicyKey,
+    ProcessIdentity, Refusal, Resource, Rights, Subject, ThreadIdentity, TicketKind, decide,
 };
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -179,6 +179,14 @@ impl World {
                 client: self.client_open_to(&caller, Rights::ISSUE, &mut dice)?,
             }),
             25 => own(Intent::Leave { member: self.joined_member(&mut dice)? }),
+            26 if dice.one_in(3) => own(Intent::LimitDisk {
+                currency: self.own_or_any(user, &mut dice)?,
+                resource: Resource::Disk("sda".to_owned()),
+                limit: DiskLimit {
+                    reads: (!dice.one_in(3)).then(|| dice.below(100) as u64),
+                    ..DiskLimit::default()
+                },
+            }),
             26 => own(Intent::SetClass {
                 client: self.client_open_to(&caller, Rights::CHANGE, &mut dice)?,
                 class: if dice.one_in(2) { Class::Host } else { Class::Guest },

@@ -44,6 +44,7 @@ fn graph(currencies: usize) -> (Graph, Vec<CurrencyId>) {
                     group: 1,
                     mode: Mode::PRIVATE,
                     grants: Vec::new(),
+                    limits: Default::default(),
                     nature: if last { Nature::client(process) } else { Nature::Pure },
                 })),
             });

@@ -13,11 +13,12 @@ pub use exchange::{
     ConflictView, ExchangeView, Good, LegRef, LegView, MarketView, OfferPoint, OfferView, PriceView,
 };
 pub use operation::{
-    Amount, Class, CurrencyRef, MemberRef, Operation, OperationResult, Operations, OperationsDone,
-    TicketKind,
+    Amount, Class, CurrencyRef, DiskLimit, MemberRef, Operation, OperationResult, Operations,
+    OperationsDone, TicketKind,
 };
 pub use view::{
-    Check, ClientSample, ClientState, CurrencyView, Doctor, DoctorResource, EnforcerView,
-    ErrorBody, Event, EventKind, Grant, LedgerView, MemberView, Nature, PolicyView, ProcessView,
-    ResourceValue, Sample, SetPolicy, Status, TicketView, TraceKind, TraceLine, Trouble,
+    Check, ClientSample, ClientState, CurrencyView, DiskLimitView, Doctor, DoctorResource,
+    EnforcerView, ErrorBody, Event, EventKind, Grant, LedgerView, MemberView, Nature, PolicyView,
+    ProcessView, ResourceValue, Sample, SetPolicy, Status, TicketView, TraceKind, TraceLine,
+    Trouble,
 };

@@ -200,6 +200,17 @@ pub enum Operation {
         /// As what.
         class: Class,
     },
+    /// Limit what a currency's clients do on a disk, all together, in place of the limit that there was.
+    /// What is left out is not limited; without any the limit is taken away.
+    LimitDisk {
+        /// Whose: its owner's or the superuser's to say.
+        currency: CurrencyRef,
+        /// The disk's kernel name, as in `sda`.
+        disk: String,
+        /// How much.
+        #[serde(flatten)]
+        limit: DiskLimit,
+    },
     /// Lend all tickets of a client to another, for as long as the one waits for the other.
     Transfer {
         /// Who waits and lends; the caller's own client where it is left out.
@@ -295,6 +306,23 @@ pub enum Operation {
         /// How many.
         amount: u64,
     },
+}
+
+/// Hard caps on a disk. What is left out is not limited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DiskLimit {
+    /// Bytes read, a second; 64 KiB at least.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_bytes: Option<u64>,
+    /// Bytes written, a second; 64 KiB at least.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_bytes: Option<u64>,
+    /// Reads a second; 16 at least.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads: Option<u64>,
+    /// Writes a second; 16 at least.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writes: Option<u64>,
 }
 
 /// Things to do in one step: all of them, or none.

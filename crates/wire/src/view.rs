@@ -1,6 +1,6 @@
 //! What allotd shows.
 
-use crate::{Class, TicketKind};
+use crate::{Class, DiskLimit, TicketKind};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -145,6 +145,18 @@ fn thousand() -> u64 {
     1000
 }
 
+/// A limit that a currency has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DiskLimitView {
+    /// The disk's kernel name.
+    pub disk: String,
+    /// What it is.
+    #[serde(flatten)]
+    pub limit: DiskLimit,
+    /// The superuser has set it: then only the superuser changes it.
+    pub by_superuser: bool,
+}
+
 /// What a currency is worth in one resource.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ResourceValue {
@@ -206,6 +218,9 @@ pub struct CurrencyView {
     /// How it competes.
     #[serde(default)]
     pub class: Class,
+    /// Hard caps on disks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<DiskLimitView>,
     /// Whether the funding policy put that process here.
     pub placed: bool,
     /// A client without any tickets, stopped until it gets some.

@@ -1,10 +1,11 @@
 //! One client: its processes and cgroups, whether it competes, and its account.
 
 use super::tree;
+use super::waits::Waits;
 use crate::{AppliedClient, ClientSample, ClientState, Held};
 use ledger::{CurrencyId, Member, ProcessIdentity};
 use observe::{ProcessHandle, RunState};
-use policy::ONE_SEAT;
+use policy::{ONE_SEAT, Use};
 use std::path::PathBuf;
 
 /// Whether a client takes part in the competition.
@@ -36,6 +37,8 @@ pub(super) struct Body {
     pub place: Place,
     /// Its CPU clock when it was last read.
     clock_ns: u64,
+    /// What it had waited for when that was last read.
+    waits: Waits,
 }
 
 /// A cgroup that is a client's member.
@@ -44,6 +47,7 @@ pub(super) struct Group {
     pub path: String,
     pub folder: PathBuf,
     clock_ns: u64,
+    waits: Waits,
 }
 
 /// A client of the plan.
@@ -57,6 +61,10 @@ pub(super) struct Client {
     pub leaf: Option<PathBuf>,
     /// What its own cgroup had used when that was last read.
     leaf_ns: u64,
+    /// What had been waited for there when that was last read.
+    leaf_waits: Waits,
+    /// What was waited for since it was made.
+    waits: Waits,
     pub presence: Presence,
     /// It competes for what is left over only: a guest, or one that has lent its tickets.
     pub guest: bool,
@@ -92,7 +100,8 @@ const ASKED_OF_A_GROUP: usize = 64;
 impl Body {
     pub fn new(process: ProcessHandle, place: Place) -> Body {
         let clock_ns = process.cpu_time_ns().unwrap_or(0);
-        Body { process, place, clock_ns }
+        let waits = Waits::of_process(&process);
+        Body { process, place, clock_ns, waits }
     }
 
     pub fn identity(&self) -> ProcessIdentity {
@@ -116,7 +125,8 @@ impl Body {
 impl Group {
     pub fn new(path: String, folder: PathBuf) -> Group {
         let clock_ns = tree::usage_ns(&folder).unwrap_or(0);
-        Group { path, folder, clock_ns }
+        let waits = Waits::of_group(&folder);
+        Group { path, folder, clock_ns, waits }
     }
 
     fn wants_the_cpu(&self) -> bool {
@@ -138,6 +148,8 @@ impl Client {
             groups: Vec::new(),
             leaf: None,
             leaf_ns: 0,
+            leaf_waits: Waits::default(),
+            waits: Waits::default(),
             presence: Presence::Asleep,
             guest: false,
             to_freeze: false,
@@ -173,12 +185,18 @@ impl Client {
         paths
     }
 
+    /// Whether a process of it is in a cgroup that is not its own.
+    pub fn is_among_others(&self) -> bool {
+        self.bodies.iter().any(|body| body.place != Place::Leaf)
+    }
+
     /// Its own cgroup is another one now, which has used nothing.
     pub fn set_leaf(&mut self, leaf: Option<PathBuf>) {
         if self.leaf != leaf {
             self.read_leaf();
             self.leaf = leaf;
             self.leaf_ns = self.leaf.as_deref().and_then(tree::usage_ns).unwrap_or(0);
+            self.leaf_waits = self.leaf.as_deref().map(Waits::of_group).unwrap_or_default();
         }
     }
 
@@ -193,6 +211,28 @@ impl Client {
     pub fn measure(&mut self) {
         self.read_leaf();
         self.read_clocks();
+    }
+
+    /// What it has done in all, waits included.
+    pub fn measure_use(&mut self) -> Use {
+        self.measure();
+        if let Some(leaf) = &self.leaf {
+            let waits = Waits::of_group(leaf);
+            self.waits.add(waits.since(self.leaf_waits));
+            self.leaf_waits = waits;
+        }
+        for body in self.bodies.iter_mut().filter(|body| body.place != Place::Leaf) {
+            let waits = Waits::of_process(&body.process);
+            self.waits.add(waits.since(body.waits));
+            body.waits = waits;
+        }
+        for group in &mut self.groups {
+            let waits = Waits::of_group(&group.folder);
+            self.waits.add(waits.since(group.waits));
+            group.waits = waits;
+        }
+        let Waits { waited_ns, requests } = self.waits;
+        Use { cpu_ns: self.account.used_ns, waited_ns, requests }
     }
 
     /// Reads the clocks of processes and cgroups.

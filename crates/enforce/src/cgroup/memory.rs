@@ -194,9 +194,9 @@ impl State {
             memory.looked_ns = Some(now);
             is_look = true;
             for client in &mut self.clients {
-                client.measure();
+                let done = client.measure_use();
                 let Some(idle) = memory.idle.get_mut(&client.id) else { continue };
-                let active = idle.observe(now, client.account.used_ns) && memory.planned;
+                let active = idle.observe(now, done.busy_ns()) && memory.planned;
                 memory.changed |= memory.graph.set_active(client.id, active);
             }
         }

@@ -6,7 +6,7 @@
 
 use super::systemd::Manager;
 use super::{CgroupOwner, CgroupRoot, tree};
-use crate::disk::FoundDisk;
+use crate::disk::{DeviceNumber, FoundDisk};
 use crate::registry;
 use ledger::ProcessIdentity;
 use observe::ProcessHandle;
@@ -70,6 +70,22 @@ pub(super) enum Found {
         path: PathBuf,
         /// What to write so that it is as it was.
         text: String,
+    },
+    /// What a cgroup was limited to on a disk.
+    Limit {
+        /// Its `io.max`.
+        path: PathBuf,
+        /// The disk.
+        number: DeviceNumber,
+        /// What to write so that it is as it was.
+        text: String,
+    },
+    /// That was given back since: what was found before is of no use.
+    LimitGivenBack {
+        /// The `io.max`.
+        path: PathBuf,
+        /// The disk.
+        number: DeviceNumber,
     },
     /// A process that was not found where the others of its cgroup were.
     Process {
@@ -178,6 +194,14 @@ impl Record {
     pub fn note_given_back(&mut self, name: &str) -> io::Result<()> {
         self.append(&Found::DiskGivenBack { name: name.to_owned() })
     }
+
+    /// Notes that a limit is as it was found; what is found when it is set again is noted anew.
+    pub fn note_limit_given_back(&mut self, path: &Path, number: DeviceNumber) -> io::Result<()> {
+        let path = path.to_owned();
+        self.append(&Found::LimitGivenBack { path: path.clone(), number })?;
+        self.known.remove(&Found::limit_key(&path, number));
+        Ok(())
+    }
 }
 
 impl Found {
@@ -189,6 +213,10 @@ impl Found {
             Found::Disk(disk) => format!("disk {}", disk.name),
             Found::DiskGivenBack { name } => format!("given back {name}"),
             Found::Setting { path, .. } => Found::setting_key(path),
+            Found::Limit { path, number, .. } => Found::limit_key(path, *number),
+            Found::LimitGivenBack { path, number } => {
+                format!("given back {}", Found::limit_key(path, *number))
+            }
             Found::NoController { cgroup, controller } => {
                 format!("controller {controller} {cgroup}")
             }
@@ -206,6 +234,10 @@ impl Found {
 
     pub fn unit_disks_key(unit: &str) -> String {
         format!("unit disks {unit}")
+    }
+
+    fn limit_key(path: &Path, number: DeviceNumber) -> String {
+        format!("limit {number} {}", path.display())
     }
 
     pub fn setting_key(path: &Path) -> String {
@@ -295,6 +327,7 @@ pub(crate) fn restore_from(file: &mut File) -> CgroupsRestored {
         None
     };
     let mut given_back: BTreeSet<&String> = BTreeSet::new();
+    let mut unlimited: BTreeSet<(&PathBuf, DeviceNumber)> = BTreeSet::new();
     // The first that was noted is as it was found; controllers go last.
     for line in lines.iter().rev() {
         let done = match line {
@@ -336,12 +369,19 @@ pub(crate) fn restore_from(file: &mut File) -> CgroupsRestored {
                 restored.failed.extend(given.failed);
                 Ok(given.restored)
             }
-            Found::Setting { path, text } => match write_setting(path, text) {
-                Err(error) if !is_gone(&error) => {
-                    Err(format!("{} stays changed: {error}", path.display()))
+            Found::LimitGivenBack { path, number } => {
+                unlimited.insert((path, *number));
+                Ok(0)
+            }
+            Found::Limit { path, number, .. } if unlimited.remove(&(path, *number)) => Ok(0),
+            Found::Limit { path, text, .. } | Found::Setting { path, text } => {
+                match write_setting(path, text) {
+                    Err(error) if !is_gone(&error) => {
+                        Err(format!("{} stays changed: {error}", path.display()))
+                    }
+                    done => Ok(usize::from(done.is_ok())),
                 }
-                done => Ok(usize::from(done.is_ok())),
-            },
+            }
             Found::Process { .. } => Ok(0),
             Found::NoController { cgroup, controller } => {
                 take_controller(&tree::folder(&header.mount, cgroup), controller);

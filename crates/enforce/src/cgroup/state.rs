@@ -3,6 +3,7 @@
 use super::client::{Client, Presence};
 use super::disks::{DiskOptions, DiskShares};
 use super::layout::{Layout, Weights};
+use super::limits::DiskLimits;
 use super::memory::{MemoryOptions, MemoryShares};
 use super::record::Record;
 use super::systemd::Manager;
@@ -79,6 +80,8 @@ pub(super) struct State {
     pub(super) memory: Option<MemoryShares>,
     /// Shares of disks, in order of name.
     pub(super) disks: Vec<DiskShares>,
+    /// Hard caps on disks.
+    pub(super) limits: DiskLimits,
     /// Some disk has been shared since the last revert.
     pub(super) shares_disks: bool,
     /// Some cgroup could not be made as it should be.
@@ -129,6 +132,7 @@ impl State {
             weights: None,
             memory: None,
             disks: Vec::new(),
+            limits: DiskLimits::default(),
             shares_disks: false,
             leaf_failed: false,
             must_follow: false,
@@ -202,6 +206,7 @@ impl State {
         self.integrate(now);
         self.plan_memory();
         self.plan_disks(now);
+        self.plan_limits();
         self.place_all(now);
         self.share(now);
     }
@@ -215,13 +220,14 @@ impl State {
         }
         self.keep_memory(now);
         self.weigh_disks(now);
+        self.keep_limits(now);
     }
 
     /// The controllers that our cgroups need.
     pub(super) fn controllers(&self) -> Vec<&'static str> {
         let cpu = self.setting.shares_cpu.then_some("cpu");
         let memory = self.memory.is_some().then_some("memory");
-        let disks = self.shares_disks.then_some("io");
+        let disks = (self.shares_disks || self.limits.is_on).then_some("io");
         cpu.into_iter().chain(memory).chain(disks).collect()
     }
 
@@ -312,6 +318,7 @@ impl State {
         // Its thread may be taking memory at this moment: it is waited for when all is given back.
         let memory = self.memory.take();
         self.revert_disks();
+        self.limits = DiskLimits::default();
         let restored = self.record.restore();
         for what in restored.failed {
             tracing::error!("{what}");

@@ -104,6 +104,36 @@ impl Limits {
         Order { file: LIMIT_FILE, text }
     }
 
+    /// One of so many equal parts.
+    #[must_use]
+    pub fn part(&self, count: u64) -> Limits {
+        self.each(|limit| limit.map(|limit| (limit / count.max(1)).max(1)))
+    }
+
+    /// Of each the less.
+    #[must_use]
+    pub fn stricter(&self, other: Limits) -> Limits {
+        let less = |one: Option<u64>, other: Option<u64>| match (one, other) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        Limits {
+            read_bytes: less(self.read_bytes, other.read_bytes),
+            written_bytes: less(self.written_bytes, other.written_bytes),
+            reads: less(self.reads, other.reads),
+            writes: less(self.writes, other.writes),
+        }
+    }
+
+    fn each(&self, how: impl Fn(Option<u64>) -> Option<u64>) -> Limits {
+        Limits {
+            read_bytes: how(self.read_bytes),
+            written_bytes: how(self.written_bytes),
+            reads: how(self.reads),
+            writes: how(self.writes),
+        }
+    }
+
     /// Those on a device in what was read of a cgroup's `io.max`, to be noted before a change.
     pub fn found(number: DeviceNumber, text: &str) -> Limits {
         let line = super::iocost::line_of(text, number).unwrap_or_default();
@@ -150,6 +180,19 @@ mod tests {
         assert_eq!(Way::Bfq.reweigh(SDA, found), Way::Bfq.weigh(SDA, 300));
         assert_eq!(Way::Bfq.reweigh(SDA, "default 100\n8:16 7\n"), Way::Bfq.unweigh(SDA));
         assert_eq!(Way::Bfq.weight_in(SDA, "default 100\n8:0 5000\n"), None, "out of range");
+    }
+
+    #[test]
+    fn limits_are_parted_and_the_stricter_counts() {
+        let limits = Limits { read_bytes: Some(100), reads: Some(1), ..Limits::default() };
+        let third = Limits { read_bytes: Some(33), reads: Some(1), ..Limits::default() };
+        assert_eq!(limits.part(3), third);
+        assert_eq!(limits.part(0), limits);
+        let other = Limits { read_bytes: Some(7), writes: Some(5), ..Limits::default() };
+        let both =
+            Limits { read_bytes: Some(7), reads: Some(1), writes: Some(5), ..Limits::default() };
+        assert_eq!(limits.stricter(other), both);
+        assert_eq!(limits.stricter(Limits::default()), limits);
     }
 
     #[test]

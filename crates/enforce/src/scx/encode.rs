@@ -43,6 +43,7 @@ pub(super) fn completed(mut plan: Plan) -> Plan {
             group: 0,
             mode: Mode::PRIVATE,
             grants: Vec::new(),
+            limits: Default::default(),
             nature: Nature::client(member),
         };
         let ticket = Ticket {

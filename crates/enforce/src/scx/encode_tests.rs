@@ -72,6 +72,7 @@ impl Book {
             graph: Graph::of(&self.ledger, Resource::Cpu),
             others: vec![],
             clients,
+            limits: vec![],
         }
     }
 }

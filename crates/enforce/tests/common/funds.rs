@@ -1,6 +1,6 @@
 //! Funding graphs for tests, made through the ledger's own operations.
 
-use allot_enforce::{Plan, PlannedClient};
+use allot_enforce::{Plan, PlannedClient, PlannedLimit};
 use ledger::{
     Authority, Caller, Class, CurrencyId, Funding, Intent, Ledger, Member, Mode, NewClient,
     Resource, TicketKind,
@@ -112,6 +112,14 @@ impl Funds {
         self.act(Intent::SetClass { client, class: Class::Guest });
     }
 
+    /// A hard cap on a disk, in reads a second; none takes it back.
+    #[allow(dead_code, reason = "not every user of this file needs it")]
+    pub fn limit_reads(&mut self, currency: CurrencyId, disk: &str, reads: Option<u64>) {
+        let limit = ledger::DiskLimit { reads, ..ledger::DiskLimit::default() };
+        let resource = Resource::Disk(disk.to_owned());
+        self.act(Intent::LimitDisk { currency, resource, limit });
+    }
+
     /// No client any more.
     #[allow(dead_code, reason = "not every user of this file needs it")]
     pub fn release(&mut self, client: CurrencyId) {
@@ -138,6 +146,7 @@ impl Funds {
             graph: graph(Resource::Cpu),
             others: others.map(graph).collect(),
             clients,
+            limits: PlannedLimit::all(&self.ledger),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `enforce-cgroup NAME RECORD PID...`: gives the n-th process n tickets, by cgroups called NAME,
 //! until standard input ends. With `ENFORCE_DISK` in its environment also shares that disk, and 1 MiB of
-//! memory for each.
+//! memory for each; with `ENFORCE_LIMIT` the cgroup of that folder is a client, limited to 100 reads a second of it.
 
 use crate::funds::Funds;
 use allot_enforce::{Cgroup, CgroupOptions, Enforcer, cgroup};
@@ -30,6 +30,12 @@ pub fn enforce_until_told(arguments: &[String]) {
             funds.fund_of(client, ledger::BASE, memory);
             funds.fund_of(client, ledger::BASE, disk);
         }
+    }
+    if let (Some(disk), Ok(folder)) = (&disk, std::env::var("ENFORCE_LIMIT")) {
+        use std::os::unix::fs::MetadataExt;
+        let inode = std::fs::metadata(folder).expect("a cgroup").ino();
+        let client = funds.member(ledger::BASE, 1, ledger::Member::Cgroup(inode));
+        funds.limit_reads(client, disk, Some(100));
     }
     enforcer.apply(funds.plan(1)).expect("a plan");
     let applied = enforcer.read_back().expect("it runs");

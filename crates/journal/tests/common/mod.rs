@@ -3,9 +3,9 @@
 
 use allot_journal::{Journal, JournalError};
 use ledger::{
-    Authority, BASE, Caller, Change, Class, CurrencyId, Funding, Intent, Ledger, Mode, NewClient,
-    Placement, Placements, PolicyKey, ProcessIdentity, Resource, Rights, Subject, TicketKind,
-    decide,
+    Authority, BASE, Caller, Change, Class, CurrencyId, DiskLimit, Funding, Intent, Ledger, Mode,
+    NewClient, Placement, Placements, PolicyKey, ProcessIdentity, Resource, Rights, Subject,
+    TicketKind, decide,
 };
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64;
@@ -96,7 +96,7 @@ impl Workload {
         let uid = [0, 1000, 1001, 1002][self.below(4)];
         let caller = Authority::Caller(Caller { uid, gid: uid, groups: vec![100], process: None });
         let crowded = ledger.currency_count() > 80;
-        let kind = if crowded { [6, 9, 12, 5][self.below(4)] } else { self.below(17) };
+        let kind = if crowded { [6, 9, 12, 5][self.below(4)] } else { self.below(18) };
         match kind {
             0 | 1 => {
                 let name = format!("c{}", self.below(40));
@@ -163,6 +163,11 @@ impl Workload {
             15 => {
                 let class = [Class::Host, Class::Guest][self.below(2)];
                 (caller, Intent::SetClass { client: self.currency(ledger), class })
+            }
+            16 => {
+                let (resource, reads) = (Resource::Disk("sda".to_owned()), [None, Some(100)]);
+                let limit = DiskLimit { reads: reads[self.below(2)], ..DiskLimit::default() };
+                (caller, Intent::LimitDisk { currency: self.currency(ledger), resource, limit })
             }
             _ => match self.process(ledger) {
                 Some(process) if self.below(2) == 0 => {
