@@ -15,6 +15,7 @@ enum abi_limits {
 	EDGES_MAX = 1 << 17, /* edges of a bank: every node's backing */
 	STEPS_MAX = 1 << 18, /* steps of a bank: every client's path */
 	PATH_MAX = 64,      /* steps of one path */
+	GIVERS_MAX = 1 << 12, /* givers of a bank */
 	CPUS_MAX = 1024,
 	DOMAINS_MAX = 64, /* last-level caches */
 	PAYERS_MAX = 4, /* clients that lend to one thread at a time */
@@ -56,9 +57,29 @@ struct edge {
 	__u64 seen; /* the kernel's: the issuer's clock up to which the holder has got its due */
 };
 
+/* A currency that gives base's tickets of a kind in exchanges. */
+struct giver {
+	__u64 amount;
+	__u32 kind; /* enum ticket_kind */
+	/* Its way, among the steps: its own slot, then the issuer's of its main ticket, and so on,
+	 * without base. With STEP_SOFT where the ticket that leads there is soft. */
+	__u32 first_step;
+	__u32 steps;
+	__u32 place; /* the kernel's: the step where it is charged; `steps` where nobody is */
+};
+#define STEP_SOFT (1U << 31)
+
 /* A currency in one bank. From `active` on the kernel's: 0 in a new plan. */
 struct node {
 	__u64 issued_hard;
+	__u64 received_soft; /* base's tickets, in exchanges */
+	__u64 received_hard;
+	__u32 exchanged; /* it has received some, or may be charged for a giver */
+	/* The givers whose way leads over it, by their numbers among the steps; base's are all of the
+	 * bank, and not listed. */
+	__u32 givers;
+	__u32 first_giver;
+	__u32 pad;
 	__u32 first_edge; /* its backing */
 	__u32 edges;
 	/* A client's path: the slots of all currencies above it but base, issuers before holders,
@@ -79,7 +100,14 @@ struct node {
 	__u64 hard_clock; /* each hard ticket, in 2^-16 ns */
 	__u64 soft_rest;
 	__u64 hard_rest;
-	__u64 pad;
+	/* Base's tickets that it is charged, and those that its soft tickets alone are. */
+	__u64 charged_soft;
+	__u64 charged_hard;
+	__u64 charged_soft_soft;
+	__u64 charged_soft_hard;
+	__u64 seen_soft; /* base's clocks up to which its exchanged tickets have got their due */
+	__u64 seen_hard;
+	__u64 soft_charge_ns; /* of what its soft tickets were due last, what is charged to them */
 };
 /* scale = 16 + what the bits of all soft tickets that the currency has issued are above 24, at
  * most 31: then neither does a clock lose small amounts nor does a product leave 64 bits. */

@@ -33,6 +33,8 @@ int reconcile(void *context)
 			break;
 		set_right(slot);
 	}
+	if (has_exchanges(control.bank))
+		place_charges(0, control.bank);
 	return 0;
 }
 

@@ -122,8 +122,11 @@ static __always_inline u64 competing(const struct node *node)
 	return node->active_hard + (node->active_soft ? HARD_TOTAL - node->issued_hard : 0);
 }
 
+#include "exchanged.h"
+
 /* What one ticket carries of its issuer's value. */
-static __always_inline u64 carried(const struct edge *edge, const struct node *issuer, u64 whole)
+static __always_inline u64 carried(const struct edge *edge, const struct node *issuer, u64 whole,
+				   u32 bank)
 {
 	u64 hard;
 
@@ -134,6 +137,8 @@ static __always_inline u64 carried(const struct edge *edge, const struct node *i
 		return share(whole, edge->amount, hard);
 	if (hard)
 		whole = share(whole, HARD_TOTAL - issuer->issued_hard, hard);
+	if (unlikely(issuer->exchanged))
+		whole = net_soft(edge->issuer, bank, whole);
 	return share(whole, edge->amount, issuer->active_soft);
 }
 
@@ -142,11 +147,17 @@ static __always_inline u64 value_edge(u32 index, u32 bank)
 	struct edge *edge = edge_at(bank, index);
 	struct node *issuer = node_at(bank, edge->issuer);
 
-	return carried(edge, issuer, edge->issuer ? issuer->value : WHOLE);
+	if (edge->issuer)
+		return carried(edge, issuer, issuer->value, bank);
+	if (!has_exchanges(bank))
+		return carried(edge, issuer, WHOLE, bank);
+	if (edge->kind == TICKET_HARD)
+		return units(0, edge->amount, bank, false);
+	return units(edge->amount, 0, bank, false);
 }
 
 /* A currency's value; those of its issuers are right (rule 3). */
-static __noinline u64 value_node(u32 slot, u32 bank, u64 stamp)
+__noinline u64 value_node(u32 slot, u32 bank, u64 stamp)
 {
 	struct node *node = node_at(bank, slot);
 	u64 value = 0;
@@ -160,6 +171,8 @@ static __noinline u64 value_node(u32 slot, u32 bank, u64 stamp)
 		bpf_for(index, 0, node->edges)
 			value += value_edge(node->first_edge + index, bank);
 	}
+	if (unlikely(node->exchanged))
+		value = net_value(slot, bank, value);
 	node->value = value;
 	node->stamp = stamp;
 	return value;
@@ -189,10 +202,10 @@ static __always_inline u64 due_of_edge(u32 index, u32 bank)
 
 /* Bring a currency's due and its clocks up to date; its issuers' are (rules 4 and 5). Answers
  * what it was due since the last time, in ns. */
-static __noinline u64 advance_node(u32 slot, u32 bank)
+__noinline u64 advance_node(u32 slot, u32 bank)
 {
 	struct node *node = node_at(bank, slot);
-	u64 due_ns = 0, hard, whole;
+	u64 due_ns = 0, hard, whole, soft;
 	u32 index;
 
 	if (__sync_val_compare_and_swap(&node->lock, 0, 1))
@@ -206,12 +219,15 @@ static __noinline u64 advance_node(u32 slot, u32 bank)
 			bpf_for(index, 0, node->edges)
 				due_ns += due_of_edge(node->first_edge + index, bank);
 		}
+		if (unlikely(node->exchanged))
+			due_ns = net_due(slot, bank, due_ns);
 	}
 	if (!due_ns)
 		goto unlock;
 	node->due_ns += due_ns;
 	/* No plan is asleep for longer than a product has bits. */
 	whole = due_ns < 1ULL << 32 ? due_ns : 1ULL << 32;
+	soft = whole;
 	hard = node->active_hard ? competing(node) : 0;
 	if (hard) {
 		u64 moved = (whole << HARD_SCALE) + node->hard_rest;
@@ -219,10 +235,10 @@ static __noinline u64 advance_node(u32 slot, u32 bank)
 		node->hard_clock += moved / hard;
 		node->hard_rest = moved % hard;
 		if (node->active_soft)
-			whole = whole * (HARD_TOTAL - node->issued_hard) / hard;
+			soft = whole * (HARD_TOTAL - node->issued_hard) / hard;
 	}
 	if (node->active_soft) {
-		u64 moved = (whole << (node->scale & 31)) + node->soft_rest;
+		u64 moved = (less(soft, node->soft_charge_ns) << (node->scale & 31)) + node->soft_rest;
 
 		node->soft_clock += moved / node->active_soft;
 		node->soft_rest = moved % node->active_soft;
@@ -233,7 +249,7 @@ unlock:
 }
 
 /* Bring what a client was due up to date, along its path. */
-static __noinline int advance(u32 slot, u32 bank)
+__noinline int advance(u32 slot, u32 bank)
 {
 	struct client *client = client_at(slot);
 	struct node *node = node_at(bank, slot);
@@ -257,7 +273,7 @@ static __noinline int advance(u32 slot, u32 bank)
 }
 
 /* The value of a client, and its inverse, brought up to date. */
-static __noinline u64 revalue(u32 slot, u32 bank)
+__noinline u64 revalue(u32 slot, u32 bank)
 {
 	struct client *client = client_at(slot);
 	struct node *node = node_at(bank, slot);
@@ -276,11 +292,11 @@ static __noinline u64 revalue(u32 slot, u32 bank)
 }
 
 /* A client's tickets have become active or inactive (rules 1 and 2). */
-static __noinline int climb(u32 slot, u32 bank, bool active, u32 scratch_index)
+__noinline int climb(u32 slot, u32 bank, bool active, u32 scratch_index)
 {
 	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &scratch_index);
 	u64 sign = active ? 1 : -1;
-	u32 round, index;
+	u32 round, index, place;
 
 	if (!scratch)
 		return -EINVAL;
@@ -293,7 +309,10 @@ static __noinline int climb(u32 slot, u32 bank, bool active, u32 scratch_index)
 		if (!scratch->left)
 			break;
 		scratch->left--;
-		node = node_at(bank, scratch->places[scratch->left & (PATH_MAX - 1)]);
+		place = scratch->places[scratch->left & (PATH_MAX - 1)];
+		node = node_at(bank, place);
+		if (unlikely(node->exchanged) && !active)
+			exchange_climb(place, bank, false);
 		bpf_for(index, 0, node->edges) {
 			struct edge *edge = edge_at(bank, node->first_edge + index);
 			struct node *issuer = node_at(bank, edge->issuer);
@@ -316,6 +335,8 @@ static __noinline int climb(u32 slot, u32 bank, bool active, u32 scratch_index)
 				scratch->left++;
 			}
 		}
+		if (unlikely(node->exchanged) && active)
+			exchange_climb(place, bank, true);
 	}
 	__sync_fetch_and_add(&activity, 1);
 	return 0;

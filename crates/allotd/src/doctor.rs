@@ -107,17 +107,6 @@ impl Findings {
         checks.extend(self.gaps.iter().cloned());
         if let Some(status) = status {
             let drift = &status.cpu.drift;
-            let counts = status.cpu.name != "sched-ext";
-            checks.push(Check {
-                name: "exchanges".to_owned(),
-                ok: counts,
-                says: match counts {
-                    true => "exchanged tickets count for every resource".to_owned(),
-                    false => "the scheduler in the kernel leaves exchanged cpu tickets out; start \
-                              allotd with --enforcer cgroup for these"
-                        .to_owned(),
-                },
-            });
             checks.push(Check {
                 name: "drift".to_owned(),
                 ok: drift.is_empty(),

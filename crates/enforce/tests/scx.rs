@@ -248,6 +248,29 @@ fn cpu_time_is_shared_by_tickets_and_new_plans_are_followed_under_load() {
     scheduler.is_well();
 }
 
+/// The giver sleeps, so its sibling bears the charge, and the bystander has its third.
+#[test]
+fn exchanged_tickets_are_due_to_who_received_them() {
+    let name = "exchanged_tickets_are_due_to_who_received_them";
+    let Some(mut turn) = shared(name) else { return };
+    let scheduler = turn.as_mut().unwrap();
+    let [sibling, receiver, bystander] = [Hog::new(), Hog::new(), Hog::new()];
+    let mut sleeper = Command::new("sleep").arg("1000").spawn().expect("sleep starts");
+    let mut funds = Funds::new();
+    let user = funds.currency("user", 160_000);
+    let giver = funds.client(user, 1, sleeper.id());
+    let sibling_id = funds.client(user, 1, sibling.pid());
+    let receiver_id = funds.client(ledger::BASE, 160_000, receiver.pid());
+    let bystander_id = funds.client(ledger::BASE, 160_000, bystander.pid());
+    funds.lend(giver, receiver_id, 60_000);
+    scheduler.apply(funds.plan(0));
+    let ids = [sibling_id, receiver_id, bystander_id];
+    scheduler.gives(&ids, &[100.0 / 480.0, 220.0 / 480.0, 160.0 / 480.0], 0.03);
+    scheduler.is_well();
+    sleeper.kill().expect("it is ours");
+    sleeper.wait().expect("it ended");
+}
+
 /// Each cache has a queue of its own, and no thread is bound to either.
 #[test]
 fn several_caches_are_shared_as_one() {

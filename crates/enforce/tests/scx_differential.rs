@@ -8,8 +8,8 @@ use allot_enforce::scx::{
 };
 use allot_enforce::{Enforcer, Plan, PlannedClient};
 use ledger::{
-    Authority, BASE, Caller, CurrencyId, Funding, Intent, Ledger, Mode, NewClient, ProcessIdentity,
-    Resource, TicketKind,
+    Authority, BASE, Caller, CurrencyId, Funding, Good, Intent, Ledger, Leg, Mode, NewClient,
+    ProcessIdentity, Resource, TicketKind,
 };
 use policy::PolicyName;
 use policy::keyed::{self, KeyedPolicy, Settings, lottery::mixed};
@@ -244,6 +244,19 @@ fn random_book(dice: &mut impl FnMut() -> u64) -> (Book, Vec<CurrencyId>, usize)
         let (lender, holder) = (pick(dice, &clients), pick(dice, &clients));
         book.act(Intent::Transfer { lender, holder, resource: Resource::Cpu });
     }
+    // Gifts of whatever the giver can: of currencies too, whose idle members' charges sink.
+    let parties: Vec<CurrencyId> = book.ledger.currencies().map(|it| it.id).skip(1).collect();
+    for _ in 0..dice() % 12 {
+        let (giver, receiver) = (pick(dice, &parties), pick(dice, &parties));
+        let kind = if dice().is_multiple_of(3) { TicketKind::Hard } else { TicketKind::Soft };
+        let good = Good { resource: Resource::Cpu, kind };
+        let spare = book.ledger.spare(giver, &good);
+        if spare > 0 {
+            let amount = 1 + dice() % spare;
+            let legs = vec![Leg { giver, receiver, good, amount }];
+            book.act(Intent::Exchange { legs, until_s: None });
+        }
+    }
     (book, clients, deepest)
 }
 
@@ -253,13 +266,14 @@ fn values_in_the_kernel_are_those_of_the_graph() {
     let seed = test_seed();
     let mut dice = dice(seed);
     let mut scx = detached(seed);
-    let (mut compared, mut lent, mut deepest) = (0, 0, 0);
+    let (mut compared, mut lent, mut deepest, mut exchanged) = (0, 0, 0, 0);
     for generation in 1..=60 {
         let (book, clients, depth) = random_book(&mut dice);
         deepest = deepest.max(depth);
         let plan = book.plan(generation);
         let mut graph = plan.graph.clone();
         scx.apply(plan).unwrap();
+        exchanged += usize::from(graph.has_exchanges());
         let own: Vec<_> = clients.iter().copied().filter(|id| !graph.has_lent(*id)).collect();
         lent += clients.len() - own.len();
         if own.is_empty() {
@@ -281,8 +295,11 @@ fn values_in_the_kernel_are_those_of_the_graph() {
             }
         }
     }
-    eprintln!("{compared} values, {lent} clients that have lent, depth up to {deepest}");
-    assert!(compared > 3_000 && lent > 0 && deepest == DEEPEST + 1);
+    eprintln!(
+        "{compared} values, {lent} clients that have lent, {exchanged} graphs with exchanges, \
+         depth up to {deepest}"
+    );
+    assert!(compared > 3_000 && lent > 0 && exchanged > 20 && deepest == DEEPEST + 1);
 }
 
 /// A process that does what it is told, until it is dropped.

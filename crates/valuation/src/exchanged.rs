@@ -168,16 +168,30 @@ impl Graph {
         }
     }
 
+    /// Where the charge of what a currency gives of a kind comes to (rule 10): the currency itself,
+    /// then who issued its main ticket, and so on up to base, which is left out. With each issuer,
+    /// whether the ticket that leads there is soft. Empty for who gives none. For enforcers that
+    /// value tickets elsewhere.
+    pub fn charge_way(&self, giver: CurrencyId, kind: TicketKind) -> Vec<(CurrencyId, bool)> {
+        if self.exchanged(giver).0.of(kind) == 0 {
+            return Vec::new();
+        }
+        let mut way = vec![(giver, false)];
+        let mut covers = Covers::default();
+        let mut place = self.place_of(giver).expect("it gives");
+        while let (_, Some(main)) = self.cover(place, kind, &mut covers) {
+            if main.issuer == self.base() {
+                break;
+            }
+            way.push((self.node_id(main.issuer), main.soft));
+            place = main.issuer;
+        }
+        way
+    }
+
     /// Whether anything of this resource is exchanged.
     pub fn has_exchanges(&self) -> bool {
         !self.exchanges.given.is_none()
-    }
-
-    /// Values tickets as if nothing were exchanged from now on, for an enforcer that values them
-    /// elsewhere and does not know of exchanges.
-    pub fn leave_out_exchanges(&mut self) {
-        self.exchanges = Exchanges::default();
-        self.forget();
     }
 
     /// An exchange is made or ends.

@@ -236,7 +236,8 @@ pub(super) fn run(plan: &Plan) -> Outcome {
     let one_for_one: Vec<(u64, u64)> = hundreds.clone().map(|n| (n * 100, n * 100)).collect();
     let pairs: Vec<(u64, u64)> = hundreds.map(|disk| (disk * 100, amounts(700))).collect();
     type Make = fn(u64) -> Load;
-    let loads: [(&str, Make, &[Good], Vec<(u64, u64)>); 2] = [
+    type Case<'a> = (&'a str, Make, &'a [Good], Vec<(u64, u64)>);
+    let loads: [Case; 2] = [
         ("cpu and disk", cpu_disk, &two, one_for_one),
         ("memory and disk", database, &three, pairs),
     ];

@@ -18,6 +18,10 @@ pub const CPUS_MAX: usize = size_of::<types::bss_cpus>() / size_of::<types::cpu_
 pub const DOMAINS_MAX: usize = size_of::<types::bss_domains>() / size_of::<types::domain_state>();
 /// Steps of one bank's paths.
 pub const STEPS_MAX: usize = size_of::<types::bss_paths>() / 2 / size_of::<u32>();
+/// Givers of one bank.
+pub const GIVERS_MAX: usize = size_of::<types::bss_givers>() / 2 / size_of::<types::giver>();
+/// In a giver's way: the ticket that leads there is soft.
+pub const STEP_SOFT: u32 = 1 << 31;
 /// Steps of one path.
 pub const PATH_MAX: usize = 64;
 
@@ -25,6 +29,7 @@ const _: () = {
     assert!(SLOTS_MAX == 1 << 16);
     assert!(EDGES_MAX == 1 << 17);
     assert!(STEPS_MAX == 1 << 18);
+    assert!(GIVERS_MAX == 1 << 12);
     assert!(size_of::<types::scratch>() >= PATH_MAX * size_of::<u32>());
 };
 

@@ -5,8 +5,11 @@
 //! 2. Every client has a *path*: the slots of all currencies above it but base, issuers before
 //!    holders, and its own at the end, so that its value is computed in one pass.
 //! 3. A client whose path does not fit competes as a guest, and a note says so.
+//! 4. Whoever gives base's tickets in exchanges has its way there, where the charge comes to, and
+//!    every currency lists the givers below it. If they do not fit, nothing is exchanged, and every
+//!    party has a note.
 
-use super::abi::{EDGES_MAX, PATH_MAX, STEPS_MAX, flags, kinds, types};
+use super::abi::{EDGES_MAX, GIVERS_MAX, PATH_MAX, STEP_SOFT, STEPS_MAX, flags, kinds, types};
 use super::slots::Slots;
 use crate::{Plan, PlannedClient};
 use ledger::{
@@ -27,10 +30,8 @@ pub(super) fn is_our_own(id: CurrencyId) -> bool {
     id >= OWN_KERNEL
 }
 
-/// The same plan with a client for the kernel's threads and one for the rest, if it has none. The
-/// scheduler in the kernel values tickets itself, and knows nothing of exchanges.
+/// The same plan with a client for the kernel's threads and one for the rest, if it has none.
 pub(super) fn completed(mut plan: Plan) -> Plan {
-    plan.graph.leave_out_exchanges();
     for (id, member) in [(OWN_KERNEL, Member::Kernel), (OWN_REST, Member::Rest)] {
         let covers =
             |client: &PlannedClient| client.founder == member || client.members.contains(&member);
@@ -70,6 +71,7 @@ pub(super) struct Bank {
     pub nodes: Vec<types::node>,
     pub edges: Vec<types::edge>,
     pub paths: Vec<u32>,
+    pub givers: Vec<types::giver>,
     /// Clients that do not compete as the plan says, and why.
     pub notes: BTreeMap<CurrencyId, String>,
 }
@@ -110,10 +112,108 @@ pub(super) fn encode(plan: &Plan, slots: &Slots) -> Bank {
             bank.add_client(client, slot, &order);
         }
     }
+    if plan.graph.has_exchanges() {
+        bank.add_exchanges(plan, slots);
+    }
     bank
 }
 
+/// What rule 4 puts into a bank.
+#[derive(Default)]
+struct Exchanges {
+    givers: Vec<types::giver>,
+    ways: Vec<u32>,
+    /// By slot: base's soft and hard tickets that it has received.
+    received: BTreeMap<u32, (u64, u64)>,
+    /// By slot: the givers below it.
+    below: BTreeMap<u32, Vec<u32>>,
+}
+
+impl Exchanges {
+    fn of(plan: &Plan, slots: &Slots) -> Exchanges {
+        let mut all = Exchanges::default();
+        for view in plan.graph.nodes() {
+            let (Some(slot), (given, received)) =
+                (slots.of(view.id), plan.graph.exchanged(view.id))
+            else {
+                continue;
+            };
+            if (received.soft, received.hard) != (0, 0) {
+                all.received.insert(slot, (received.soft, received.hard));
+            }
+            for (kind, amount) in [(TicketKind::Soft, given.soft), (TicketKind::Hard, given.hard)] {
+                if amount > 0 {
+                    let way = plan.graph.charge_way(view.id, kind);
+                    all.add_giver(amount, kind, &way, slots);
+                }
+            }
+        }
+        all
+    }
+
+    fn add_giver(
+        &mut self,
+        amount: u64,
+        kind: TicketKind,
+        way: &[(CurrencyId, bool)],
+        slots: &Slots,
+    ) {
+        let number = self.givers.len() as u32;
+        let first_step = self.ways.len() as u32;
+        for (id, soft) in way {
+            // An issuer of somebody in the plan has a slot.
+            let slot = slots.of(*id).expect("it is above a currency with a slot");
+            self.ways.push(slot | if *soft { STEP_SOFT } else { 0 });
+            self.below.entry(slot).or_default().push(number);
+        }
+        let (kind, steps) = (kind_number(kind), way.len() as u32);
+        self.givers.push(types::giver { amount, kind, first_step, steps, place: steps });
+    }
+
+    /// How many steps it takes.
+    fn steps(&self) -> usize {
+        self.ways.len() + self.below.values().map(Vec::len).sum::<usize>()
+    }
+}
+
 impl Bank {
+    /// Rule 4.
+    fn add_exchanges(&mut self, plan: &Plan, slots: &Slots) {
+        let mut all = Exchanges::of(plan, slots);
+        if all.givers.len() > GIVERS_MAX || self.paths.len() + all.steps() > STEPS_MAX {
+            for view in plan.graph.nodes() {
+                if all
+                    .below
+                    .keys()
+                    .chain(all.received.keys())
+                    .any(|slot| slots.of(view.id) == Some(*slot))
+                {
+                    let why = "there are too many exchanges: none of the CPU has an effect";
+                    self.notes.insert(view.id, why.into());
+                }
+            }
+            return;
+        }
+        let first = self.paths.len() as u32;
+        self.paths.append(&mut all.ways);
+        for giver in &mut all.givers {
+            giver.first_step += first;
+        }
+        self.nodes[0].givers = all.givers.len() as u32;
+        self.givers = all.givers;
+        for (slot, (soft, hard)) in all.received {
+            let node = &mut self.nodes[slot as usize];
+            (node.received_soft, node.received_hard, node.exchanged) = (soft, hard, 1);
+        }
+        for (slot, mut numbers) in all.below {
+            let node = &mut self.nodes[slot as usize];
+            node.exchanged = 1;
+            node.givers = numbers.len() as u32;
+            node.first_giver = self.paths.len() as u32;
+            self.paths.append(&mut numbers);
+        }
+    }
+
     fn add_client(&mut self, client: &PlannedClient, slot: u32, order: &[u32]) {
         let mut set = flags::LIVE;
         for (is, flag) in [

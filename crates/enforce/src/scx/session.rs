@@ -1,7 +1,7 @@
 //! One scheduler in the kernel, from load to detach, and its memory.
 
 use super::abi::skeleton::{SchedSkel, SchedSkelBuilder};
-use super::abi::{self, EDGES_MAX, Plain, SLOTS_MAX, STEPS_MAX, types};
+use super::abi::{self, EDGES_MAX, GIVERS_MAX, Plain, SLOTS_MAX, STEPS_MAX, types};
 use super::encode::{Bank, Members};
 use super::topology::Topology;
 use super::{LoadError, ScxOptions, libbpf_log};
@@ -35,6 +35,7 @@ struct Memory {
     nodes: NonNull<types::node>,
     edges: NonNull<types::edge>,
     paths: NonNull<u32>,
+    givers: NonNull<types::giver>,
     clients: NonNull<types::client>,
 }
 
@@ -126,12 +127,14 @@ impl Session {
         let nodes = NonNull::from(maps.bss_nodes_data.take().expect("it has nodes"));
         let edges = NonNull::from(maps.bss_edges_data.take().expect("it has edges"));
         let paths = NonNull::from(maps.bss_paths_data.take().expect("it has paths"));
+        let givers = NonNull::from(maps.bss_givers_data.take().expect("it has givers"));
         let clients = NonNull::from(maps.bss_clients_data.take().expect("it has clients"));
         let memory = Memory {
             data,
             nodes: nodes.cast(),
             edges: edges.cast(),
             paths: paths.cast(),
+            givers: givers.cast(),
             clients: clients.cast(),
         };
         let session = Session {
@@ -257,9 +260,10 @@ impl Session {
 
     /// Writes a plan into the bank that is not in use, and has it used from now on.
     pub fn switch(&self, plan: &Bank, arguments: types::switch_args) -> io::Result<()> {
-        let Bank { nodes, edges, paths, .. } = plan;
+        let Bank { nodes, edges, paths, givers, .. } = plan;
         assert!(nodes.len() <= SLOTS_MAX, "there are not more slots");
         assert!(edges.len() <= EDGES_MAX && paths.len() <= STEPS_MAX, "it was encoded to fit");
+        assert!(givers.len() <= GIVERS_MAX, "it was encoded to fit");
         let bank = (self.control().bank ^ 1) & 1;
         // SAFETY: both ends are within the bank's arrays; the kernel does not use this bank.
         unsafe {
@@ -269,6 +273,8 @@ impl Session {
             std::ptr::copy_nonoverlapping(edges.as_ptr(), to, edges.len());
             let to = self.memory.paths.as_ptr().add(bank as usize * STEPS_MAX);
             std::ptr::copy_nonoverlapping(paths.as_ptr(), to, paths.len());
+            let to = self.memory.givers.as_ptr().add(bank as usize * GIVERS_MAX);
+            std::ptr::copy_nonoverlapping(givers.as_ptr(), to, givers.len());
         }
         let mut arguments = types::switch_args { bank, slots: nodes.len() as u32, ..arguments };
         call(&self.skeleton.progs.switch_plan, &mut arguments)

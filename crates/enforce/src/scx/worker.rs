@@ -90,8 +90,6 @@ pub(super) struct Worker {
     /// Values that were found wrong at the last tick, at this activity.
     suspects: (u64, BTreeSet<CurrencyId>),
     told_wrong: bool,
-    /// That exchanges are left out was said.
-    told_exchanges: bool,
 }
 
 impl Worker {
@@ -137,7 +135,6 @@ impl Worker {
             feed: None,
             suspects: (0, BTreeSet::new()),
             told_wrong: false,
-            told_exchanges: false,
         })
     }
 
@@ -255,11 +252,6 @@ impl Worker {
         let Some(plan) = self.pending.take() else { return };
         self.plan_at_ns = now_ns();
         self.told_wrong = false;
-        if plan.graph.has_exchanges() && !std::mem::replace(&mut self.told_exchanges, true) {
-            let what = "exchanged cpu tickets do not count while the scheduler in the kernel divides the CPU: it \
-                        knows nothing of exchanges; the cgroup and user-level enforcers do";
-            self.tell(None, what.to_owned());
-        }
         self.plan = Some(completed(*plan));
         if self.reload_at_ns.is_some() {
             // It comes with the scheduler, when that comes back.

@@ -2,8 +2,8 @@
 
 use allot_enforce::{Plan, PlannedClient, PlannedLimit};
 use ledger::{
-    Authority, Caller, Class, CurrencyId, Funding, Intent, Ledger, Member, Mode, NewClient,
-    Resource, TicketKind,
+    Authority, Caller, Class, CurrencyId, Funding, Good, Intent, Ledger, Leg, Member, Mode,
+    NewClient, Resource, TicketKind,
 };
 
 /// A ledger, changed by its superuser.
@@ -87,6 +87,14 @@ impl Funds {
         let client = NewClient::process(process, 0, 0);
         self.act(Intent::Adopt { client, issuer, funding: vec![soft(amount)] });
         self.ledger.client_of(process).expect("just made")
+    }
+
+    /// Soft base tickets of the CPU go from one to the other.
+    #[allow(dead_code, reason = "not every user of this file needs it")]
+    pub fn lend(&mut self, giver: CurrencyId, receiver: CurrencyId, amount: u64) {
+        let good = Good { resource: Resource::Cpu, kind: TicketKind::Soft };
+        let legs = vec![Leg { giver, receiver, good, amount }];
+        self.act(Intent::Exchange { legs, until_s: None });
     }
 
     /// Whoever it is, with soft tickets from a currency.
