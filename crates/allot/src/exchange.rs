@@ -59,8 +59,7 @@ pub enum ExchangeCommand {
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  allot exchange offer --for build --give disk:sda=100 --want memory=200M\n  \
-        allot exchange offer --for '#12' --give cpu=600 --want memory=300 \\\n    \
-        --point 100:100 --point 200:150 --partial --until 18:00"
+        allot exchange offer --for web --give cpu=600 --want memory=300 --point 100:100 --until 18:00"
 )]
 pub struct OfferArgs {
     /// Whose tickets: NAME, USER:NAME, `#ID` or `pid:PID`; the client of allot's parent process
