@@ -77,9 +77,9 @@ pub fn trade(needs: &[Needs], own: u64, rounds_max: usize) -> Traded {
         let mut book: BTreeMap<OfferId, Offer> = BTreeMap::new();
         for (client, needs) in needs.iter().enumerate() {
             let mut found: Vec<(f64, Terms)> = Vec::new();
-            for gives in 0..GOODS {
+            for (gives, given) in given[client].iter().enumerate() {
                 for wants in (0..GOODS).filter(|wants| *wants != gives) {
-                    let own = (own - given[client][gives]) as f64;
+                    let own = (own - given) as f64;
                     found.extend(terms(needs, &bundles[client], own, (gives, wants), &goods));
                 }
             }
