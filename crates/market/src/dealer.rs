@@ -28,7 +28,7 @@
 //!
 //! Properties: every leg is accepted by its offer, ticket for ticket; every good is balanced; nobody
 //! gives more than it has; the same book gives the same clearing; if nothing was set aside, no two
-//! offers of the rest could still trade.
+//! and no three offers of the rest could still trade.
 
 pub(crate) mod conflicts;
 mod cycles;

@@ -28,15 +28,17 @@
 //!    that could be one more. On a steady load rule 7 makes it at most seven for each pair in the
 //!    first hour and one in each later one.
 //! 9. **A load that changed**: progress without any trade of its own, or after one was taken back,
-//!    differs by [`CHANGE_LEAST`] from what it was, beyond one chance in 1000. Then waiting times are forgotten, and
-//!    exchanges that by rule 2 hurt now are ended, together, as one reversal. Not more often than every
-//!    [`CHANGE_WAIT_NS`].
+//!    differs by [`CHANGE_LEAST`] from what it was, beyond one chance in 1000. Or, for as many
+//!    windows as are compared, it waited for what it gave in an exchange by [`REGRET`] more of its time
+//!    than for what it got. Then waiting times are forgotten, and exchanges that by rule 2 hurt now
+//!    are ended, together, as one reversal. Not more often than every [`CHANGE_WAIT_NS`].
 //! 10. **Cost.** Its own CPU time is at most [`Options::cost_part`] of what its client's tickets are due:
 //!     the window is as long as that needs.
 
 mod curve;
 mod memory;
 mod seen;
+mod stakes;
 mod welch;
 
 pub use seen::{Action, Event, Observation, Options, Phase, Seen, Tally};
@@ -44,6 +46,7 @@ pub use seen::{Action, Event, Observation, Options, Phase, Seen, Tally};
 use curve::{Stake, WAITING_LEAST};
 use ledger::Good;
 use memory::{Pair, Pairs};
+use stakes::stakes;
 use std::collections::{BTreeMap, VecDeque};
 use welch::{Level, greater, mean};
 
@@ -53,6 +56,9 @@ pub const REVERSALS_MAX: usize = 12;
 pub const MARK_UP_LEAST: f64 = 1.1;
 /// By how much progress differs, at least, when the load is said to have changed.
 pub const CHANGE_LEAST: f64 = 0.25;
+/// How much more of its time a client waits for what it gave than for what it got, when its needs must
+/// have changed.
+pub const REGRET: f64 = 0.5;
 /// How long after a change another is not looked for.
 pub const CHANGE_WAIT_NS: u64 = 600_000_000_000;
 /// Cancelled offers that are remembered: news of one that was filled may come late.
@@ -96,6 +102,8 @@ pub struct Negotiator {
     usual: Vec<f64>,
     /// Windows after those.
     since_usual: usize,
+    /// Windows in a row in which it waited for what it gave.
+    regret: usize,
     open: BTreeMap<u64, Open>,
     /// The last that were cancelled.
     cancelled: VecDeque<(u64, Pair)>,
@@ -122,6 +130,7 @@ impl Negotiator {
             before: Vec::new(),
             usual: Vec::new(),
             since_usual: 0,
+            regret: 0,
             open: BTreeMap::new(),
             cancelled: VecDeque::new(),
             held: BTreeMap::new(),
@@ -189,6 +198,7 @@ impl Negotiator {
                     self.since_usual += 1;
                 }
                 let stakes = stakes(&from, observation);
+                self.regret = if self.regrets(&stakes) { self.regret + 1 } else { 0 };
                 if self.load_changed(observation.now_ns) {
                     self.begin_anew(observation.now_ns, &stakes, &mut actions);
                 } else if self.recent.len() >= self.options.windows {
@@ -359,8 +369,13 @@ impl Negotiator {
     /// Rule 9.
     fn load_changed(&self, now_ns: u64) -> bool {
         let windows = self.options.windows;
-        let lately = self.changed_ns.is_some_and(|at_ns| now_ns - at_ns < CHANGE_WAIT_NS);
-        if lately || self.usual.len() < windows || self.since_usual < windows {
+        if self.changed_ns.is_some_and(|at_ns| now_ns - at_ns < CHANGE_WAIT_NS) {
+            return false;
+        }
+        if self.regret >= windows {
+            return true;
+        }
+        if self.usual.len() < windows || self.since_usual < windows {
             return false;
         }
         let newest: Vec<f64> = self.recent.iter().rev().take(windows).copied().collect();
@@ -368,6 +383,16 @@ impl Negotiator {
         (is - was).abs() > CHANGE_LEAST * was
             && (greater(&newest, &self.usual, Level::Sure)
                 || greater(&self.usual, &newest, Level::Sure))
+    }
+
+    /// Whether the client waits much more for what it gave than for what it got.
+    fn regrets(&self, stakes: &[(Good, Stake, u64)]) -> bool {
+        let waiting = |good: &Good| {
+            let found = stakes.iter().find(|(other, ..)| other == good);
+            found.map_or(0.0, |(_, stake, _)| stake.waiting)
+        };
+        let regrets = |held: &Held| waiting(&held.pair.gives) - waiting(&held.pair.wants) >= REGRET;
+        self.held.values().any(regrets)
     }
 
     fn begin_anew(
@@ -378,6 +403,7 @@ impl Negotiator {
     ) {
         self.changed_ns = Some(now_ns);
         self.tally.changes += 1;
+        self.regret = 0;
         self.pairs = Pairs::default();
         self.usual.clear();
         self.recent.clear();
@@ -481,17 +507,4 @@ impl Negotiator {
             }
         }
     }
-}
-
-/// Of each good what is held, how much of the time is spent waiting for it, and what is free.
-#[allow(clippy::cast_precision_loss)]
-fn stakes(from: &Observation, to: &Observation) -> Vec<(Good, Stake, u64)> {
-    let length_ns = (to.now_ns - from.now_ns) as f64;
-    let waited = |now: &Seen| {
-        let before = from.seen.iter().find(|seen| seen.good == now.good);
-        let before_ns = before.map_or(now.waited_ns, |seen| seen.waited_ns);
-        (now.waited_ns.saturating_sub(before_ns) as f64 / length_ns).min(1.0)
-    };
-    let stake = |now: &Seen| Stake { held: now.held, waiting: waited(now) };
-    to.seen.iter().map(|now| (now.good.clone(), stake(now), now.free)).collect()
 }

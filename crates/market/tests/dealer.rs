@@ -78,6 +78,25 @@ fn could_trade(a: &Offer, b: &Offer, available: &Available) -> bool {
     (1..=most(a, b)).any(|x| (1..=most(b, a)).any(|y| a.terms.accept(x, y) && b.terms.accept(y, x)))
 }
 
+/// Whether three offers could trade in a ring: the least that each wants is passed on.
+fn ring_could_trade(ring: [&Offer; 3], available: &Available) -> bool {
+    let fits = |from: &Offer, to: &Offer| from.terms.gives == to.terms.wants;
+    let [a, b, c] = ring;
+    let parties = a.party != b.party && b.party != c.party && c.party != a.party;
+    if !parties || !fits(b, a) || !fits(c, b) || !fits(a, c) {
+        return false;
+    }
+    let stock = |offer: &Offer| available[&(offer.party, offer.terms.gives.clone())];
+    let may = |from: &Offer, amount: u64, to: &Offer| {
+        amount <= stock(from).min(from.terms.give_most()).min(to.terms.most)
+    };
+    (1..=stock(a)).any(|x| {
+        let from_b = a.terms.want_for(x).filter(|&y| may(a, x, c) && may(b, y, a));
+        let from_c = from_b.and_then(|y| b.terms.want_for(y)).filter(|&z| may(c, z, b));
+        from_c.and_then(|z| c.terms.want_for(z)).is_some_and(|back| back <= x)
+    })
+}
+
 fn tiny_offer() -> impl Strategy<Value = Offer> {
     let points = prop::collection::vec((1u64..12, 1u64..12), 1..4);
     let goods = (0usize..3, 1usize..3);
@@ -110,13 +129,17 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
     #[test]
-    fn all_accept_nobody_gives_what_it_has_not_and_no_pair_is_left((book, available) in tiny_world()) {
+    fn all_accept_nobody_gives_what_it_has_not_and_nothing_is_left((book, available) in tiny_world()) {
         let clearing = clear(&book, |party, good| available[&(party, good.clone())]);
         let (rest, left) = check(&book, &available, &clearing);
         if clearing.set_aside.is_empty() {
             for (a_id, a) in &rest {
                 for (b_id, b) in &rest {
                     prop_assert!(!could_trade(a, b, &left), "{} and {} could trade", a_id, b_id);
+                    for (c_id, c) in &rest {
+                        let ring = ring_could_trade([a, b, c], &left);
+                        prop_assert!(!ring, "{}, {} and {} could trade", a_id, b_id, c_id);
+                    }
                 }
             }
         }

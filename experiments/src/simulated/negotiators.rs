@@ -190,6 +190,15 @@ fn reached(rates: &[[f64; 2]], none: [f64; 2], wanted: f64) -> Option<f64> {
     found.map(|interval| interval as f64 * INTERVAL_S)
 }
 
+/// A load of the paper.
+struct Traded<'a> {
+    name: &'static str,
+    make: fn(u64) -> Load,
+    goods: &'a [Good],
+    /// The static exchanges that it is compared with.
+    exchanges: Vec<(u64, u64)>,
+}
+
 pub(super) fn run(plan: &Plan) -> Outcome {
     let seed = plan.seed;
     let two = [cpu_good(), disk_good()];
@@ -235,14 +244,12 @@ pub(super) fn run(plan: &Plan) -> Outcome {
     let hundreds = 1..=8u64;
     let one_for_one: Vec<(u64, u64)> = hundreds.clone().map(|n| (n * 100, n * 100)).collect();
     let pairs: Vec<(u64, u64)> = hundreds.map(|disk| (disk * 100, amounts(700))).collect();
-    type Make = fn(u64) -> Load;
-    type Case<'a> = (&'a str, Make, &'a [Good], Vec<(u64, u64)>);
-    let loads: [Case; 2] = [
-        ("cpu and disk", cpu_disk, &two, one_for_one),
-        ("memory and disk", database, &three, pairs),
+    let loads = [
+        Traded { name: "cpu and disk", make: cpu_disk, goods: &two, exchanges: one_for_one },
+        Traded { name: "memory and disk", make: database, goods: &three, exchanges: pairs },
     ];
     let mut cpu_disk_best = (0.0, [1.0; 2]);
-    for (name, make, goods, exchanges) in loads {
+    for Traded { name, make, goods, exchanges } in loads {
         let none = fixed(make(seed), (0, 0), static_s);
         let gains =
             exchanges.iter().map(|amounts| gain(fixed(make(seed), *amounts, static_s), none));

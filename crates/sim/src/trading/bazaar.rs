@@ -78,8 +78,8 @@ pub fn trade(needs: &[Needs], own: u64, rounds_max: usize) -> Traded {
         for (client, needs) in needs.iter().enumerate() {
             let mut found: Vec<(f64, Terms)> = Vec::new();
             for (gives, given) in given[client].iter().enumerate() {
-                let own = (own - given) as f64;
                 for wants in (0..GOODS).filter(|wants| *wants != gives) {
+                    let own = (own - given) as f64;
                     found.extend(terms(needs, &bundles[client], own, (gives, wants), &goods));
                 }
             }
