@@ -268,6 +268,10 @@ fn describe(intent: &Intent) -> String {
         }
         Intent::CancelOffer { offer } => format!("{offer} withdrawn"),
         Intent::Exchange { legs, .. } => format!("exchanged: {}", legs_text(legs)),
+        // A line for people, and there may be a hundred thousand of them.
+        Intent::Clear { exchanges } if exchanges.len() > 8 => {
+            format!("the dealer made {} exchanges", exchanges.len())
+        }
         Intent::Clear { exchanges } => {
             let all: Vec<String> = exchanges.iter().map(|it| legs_text(&it.legs)).collect();
             format!("the dealer exchanged: {}", all.join("; "))
