@@ -13,7 +13,7 @@ pub(crate) const INFO: ExperimentInfo = ExperimentInfo {
     name: "market",
     title: "A market of many",
     paper: "paper 1, 4.2; DRF (2011); Karma (2023)",
-    what: "1000, 10 000 and, with --seconds 100 and more, 100 000 clients with equal rights and mixed needs: trade through the \
+    what: "1000, 10 000 (from --seconds 10 on) and 100 000 (from 100 on) clients with equal rights and mixed needs: trade through the \
            dealer, equal dominant shares and Karma's credits, against no trade.",
     least_seconds: 1.0,
     usual_seconds: 10.0,
@@ -28,8 +28,8 @@ const ROUNDS: usize = 30;
 const QUANTA: usize = 4;
 /// Karma's slices: what is fair, and what is guaranteed.
 const SLICES: (i64, i64) = (20, 10);
-/// From how many seconds on 100 000 clients are simulated as well, who take some.
-const MANY_SECONDS: f64 = 100.0;
+/// How many clients, and from how many seconds on: many take some.
+const SIZES: [(usize, f64); 3] = [(1_000, 0.0), (10_000, 10.0), (100_000, 100.0)];
 /// Whose envy is looked at, and of how many others.
 const ENVY: (usize, usize) = (500, 200);
 
@@ -125,12 +125,8 @@ fn market(seed: u64, clients: usize) -> Market {
 }
 
 pub(super) fn run(plan: &Plan) -> Outcome {
-    let mut sizes = vec![1_000, 10_000];
-    if plan.seconds >= MANY_SECONDS {
-        sizes.push(100_000);
-    }
-    let markets: Vec<Market> =
-        sizes.into_iter().map(|clients| market(plan.seed, clients)).collect();
+    let sizes = SIZES.into_iter().filter(|(_, from_seconds)| plan.seconds >= *from_seconds);
+    let markets: Vec<Market> = sizes.map(|(clients, _)| market(plan.seed, clients)).collect();
     let mut findings = Findings::new();
     findings.policy =
         format!("{OWN} tickets each of {GOODS} goods; mean of {QUANTA} draws of needs");
