@@ -75,8 +75,8 @@ struct node {
 	__u64 received_soft; /* base's tickets, in exchanges */
 	__u64 received_hard;
 	__u32 exchanged; /* it has received some, or may be charged for a giver */
-	/* The givers whose way leads over it, by their numbers among the steps; base's are all of the
-	 * bank, and not listed. */
+	/* The givers whose way leads over it, by their numbers among the steps; base's are all of
+	 * the bank, and not listed. */
 	__u32 givers;
 	__u32 first_giver;
 	__u32 pad;

@@ -238,7 +238,8 @@ __noinline u64 advance_node(u32 slot, u32 bank)
 			soft = whole * (HARD_TOTAL - node->issued_hard) / hard;
 	}
 	if (node->active_soft) {
-		u64 moved = (less(soft, node->soft_charge_ns) << (node->scale & 31)) + node->soft_rest;
+		u64 moved =
+			(less(soft, node->soft_charge_ns) << (node->scale & 31)) + node->soft_rest;
 
 		node->soft_clock += moved / node->active_soft;
 		node->soft_rest = moved % node->active_soft;

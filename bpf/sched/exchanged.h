@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What exchanges add to and take from values (paper 1, 4.3), as valuation::Graph has it in its rules
- * 8 to 10.
+ * What exchanges add to and take from values (paper 1, 4.3), as valuation::Graph has it in its
+ * rules 8 to 10.
  *
  * 1. A *giver* is a currency that gives base's tickets of one kind. Its way is itself and whoever
- *    issued its main ticket, and so on up to base. It is charged at the first of these that is active;
- *    base's active tickets count what is received by who is active, less what is charged.
- * 2. Where everybody is charged follows from who is active. It is reckoned anew for every giver below
- *    a currency that turns active or inactive, by one CPU at a time: nothing is added up, so that it
- *    cannot go astray. Who does not get its turn soon leaves a note for the next, who looks at all.
- * 3. A charge counts from when it was placed: its place's due is up to date then, since whoever makes
- *    somebody active or inactive advances the whole path first (currency.h, rule 4).
+ *    issued its main ticket, and so on up to base. It is charged at the first of these that is
+ *    active; base's active tickets count what is received by who is active, less what is charged.
+ * 2. Where everybody is charged follows from who is active. It is reckoned anew for every giver
+ *    below a currency that turns active or inactive, by one CPU at a time: nothing is added up, so
+ *    that it cannot go astray. Who does not get its turn soon leaves a note for the next, who looks
+ *    at all.
+ * 3. A charge counts from when it was placed: its place's due is up to date then, since whoever
+ *    makes somebody active or inactive advances the whole path first (currency.h, rule 4).
  *
- * The functions here are global, so that the verifier looks at each of them once and not at every call.
+ * The functions here are global, so that the verifier looks at each of them once and not at every
+ * call.
  */
 #ifndef ALLOT_EXCHANGED_H
 #define ALLOT_EXCHANGED_H

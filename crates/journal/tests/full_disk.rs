@@ -57,6 +57,7 @@ fn a_full_disk_loses_nothing() {
     let mut work = Workload::new(11);
     let (mut journal, recovered) = Journal::open_keeping(disk.path(), BOOT, 0, 0, keep).unwrap();
     let mut ledger = recovered.ledger;
+    let mut snapshots_without_room = 0;
     for round in 0..3 {
         let error = loop {
             let before = ledger.clone();
@@ -71,8 +72,14 @@ fn a_full_disk_loses_nothing() {
             let error = work.batch(&mut journal, &mut ledger.clone(), 40).unwrap_err();
             assert!(matches!(error, JournalError::Full { .. }), "{error}");
         }
-        let error = journal.snapshot(&ledger).unwrap_err();
-        assert!(matches!(error, JournalError::Full { .. }), "{error}");
+        match journal.snapshot(&ledger) {
+            // A small ledger's may fit where operations were taken back; then it must be whole.
+            Ok(()) => {}
+            Err(error) => {
+                assert!(matches!(error, JournalError::Full { .. }), "{error}");
+                snapshots_without_room += 1;
+            }
+        }
         let sequence = journal.sequence();
         assert_eq!(journal.entries(sequence - 1, 10).unwrap().len(), 1);
         // Dying here, and starting again on the full disk, is well too.
@@ -87,6 +94,7 @@ fn a_full_disk_loses_nothing() {
         work.batch(&mut journal, &mut ledger, 7).unwrap();
         assert_eq!(journal.sequence(), sequence + 7);
     }
+    assert!(snapshots_without_room > 0);
     let sequence = journal.sequence();
     drop(journal);
     let (_, recovered) = Journal::open(disk.path(), BOOT, 0, 0).unwrap();
