@@ -152,7 +152,7 @@ for enforcer in "${@:-user-level}"; do
     fi
     continue
   fi
-  for run in "latency 15" "compile 8" "spawn 6" "inversion 9" "mtr-ls 4"; do
+  for run in "latency 24" "compile 10" "spawn 6" "inversion 9" "mtr-ls 4"; do
     read -r name seconds <<<"$run"
     if [ -n "$reason" ]; then
       echo "SKIP experiment:$name-$enforcer: $reason"
