@@ -348,6 +348,7 @@ fn a_limit_of_others_is_kept_and_comes_back() {
     let number = look("allot0").expect("it is there").number;
     let theirs = lab.mount.join("limited-by-others");
     std::fs::create_dir(&theirs).expect("a cgroup");
+    let enabled = read(&lab.mount, "cgroup.subtree_control");
     write(&lab.mount, "cgroup.subtree_control", "+io");
     let found = format!("{number} rbps=1048576 wbps=max riops=500 wiops=max");
     write(&theirs, "io.max", &found);
@@ -380,7 +381,9 @@ fn a_limit_of_others_is_kept_and_comes_back() {
     enforcing.kill();
     eventually("it is as it was", || limits() == found);
     std::fs::remove_dir(&theirs).expect("empty");
-    write(&lab.mount, "cgroup.subtree_control", "-io");
+    if !enabled.split(' ').any(|controller| controller == "io") {
+        write(&lab.mount, "cgroup.subtree_control", "-io");
+    }
     lab.is_as_before();
 }
 
