@@ -63,7 +63,7 @@ if [ $# -eq 0 ] && [ -z "$quick$memory" ]; then
   experiment cpu-hierarchy-lottery cpu-hierarchy 12 lottery 1.67 10
   experiment rre rre 12 stride 1 10
   # Sixty-one clients: half a quantum each, as several equal ones may be early or late together.
-  experiment insulation insulation 14 stride 1 40
+  experiment insulation insulation 20 stride 1 40
   experiment nice nice 12 stride 1 10
 fi
 
