@@ -4,6 +4,8 @@
 //! BFQ (Valente & Checconi 2010, and the kernel's own):
 //! 1. The scheduler first: choosing one sets the defaults of all the others.
 //! 2. `low_latency` 0: else whoever begins is served before all others for seconds, whatever its weight.
+//!    Where it was on, BFQ is chosen anew, for it keeps of each process what it thought of it (4:1 stayed
+//!    2.5:1); what was set besides is set again.
 //! 3. `slice_idle` 8 ms: a queue whose next request comes soon keeps its turn. With 0, a reader that
 //!    waits for each request loses its turn at each, and all get the same.
 //! 4. `strict_guarantees` 0: with 1, one queue at a time has requests on the device, and a device that
@@ -202,6 +204,13 @@ impl PreparedDisk {
             let folder = self.found.folder.join("queue");
             if queue.ours != queue.scheduler {
                 self.put(&folder.join("scheduler"), &queue.ours)?;
+            } else if read(&folder.join(LOW_LATENCY)).is_ok_and(|is| is != "0") {
+                self.put(&folder.join("scheduler"), "none")?;
+                self.put(&folder.join("scheduler"), &queue.ours)?;
+                for setting in &queue.settings {
+                    let text = setting.ours.as_ref().unwrap_or(&setting.text);
+                    self.put(&folder.join(&setting.file), text)?;
+                }
             }
             for (name, value) in wanted(&self.way, self.has_head) {
                 let path = folder.join(name);
@@ -248,6 +257,11 @@ impl Drop for PreparedDisk {
     }
 }
 
+/// Rule 2.
+const LOW_LATENCY: &str = "iosched/low_latency";
+/// The same as `slice_idle_us`, in ms.
+const SLICE_IDLE_MS: &str = "iosched/slice_idle";
+
 /// What a setting has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
@@ -280,7 +294,7 @@ fn wanted(way: &Way, has_head: bool) -> Vec<(&'static str, Wanted)> {
     let budget = if has_head { BUDGET_WITH_HEAD } else { BUDGET_WITHOUT_HEAD };
     match way {
         Way::Bfq => vec![
-            ("iosched/low_latency", Wanted::Exactly(0)),
+            (LOW_LATENCY, Wanted::Exactly(0)),
             ("iosched/slice_idle_us", Wanted::Exactly(8000)),
             ("iosched/strict_guarantees", Wanted::Exactly(0)),
             ("iosched/max_budget", Wanted::Exactly(budget)),
@@ -364,29 +378,31 @@ fn find_queue(
     wanted: &[(&'static str, Wanted)],
 ) -> FoundQueue {
     let folder = folder.join("queue");
+    let entries = std::fs::read_dir(folder.join("iosched")).into_iter().flatten().flatten();
+    let mut of_scheduler: Vec<String> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .map(|name| format!("iosched/{name}"))
+        .collect();
+    of_scheduler.sort_unstable();
     let mut files: Vec<String> = Vec::new();
     if scheduler == ours {
         files.extend(wanted.iter().map(|(file, _)| (*file).to_owned()));
+        of_scheduler.retain(|file| file != SLICE_IDLE_MS && !files.contains(file));
     } else {
         // All that goes with the scheduler. The queue's own first: they are few and matter most.
         files.extend(["nr_requests", "async_depth", "wbt_lat_usec"].map(str::to_owned));
-        let entries = std::fs::read_dir(folder.join("iosched")).into_iter().flatten().flatten();
-        let mut settings: Vec<String> = entries
-            .filter_map(|entry| entry.file_name().into_string().ok())
-            .map(|name| format!("iosched/{name}"))
-            .collect();
-        settings.sort_unstable();
-        files.extend(settings);
     }
+    files.extend(of_scheduler);
     let settings = files
         .into_iter()
         .filter_map(|file| {
             // What cannot be read (wbt where it is off) cannot be given back.
             let text = read(&folder.join(&file)).ok()?;
             let wanted = wanted.iter().find(|(name, _)| *name == file);
-            let ours = wanted
-                .filter(|_| scheduler == ours)
-                .map(|(_, value)| if value.allows(&text) { text.clone() } else { value.text() });
+            let ours = (scheduler == ours).then(|| match wanted {
+                Some((_, value)) if !value.allows(&text) => value.text(),
+                _ => text.clone(),
+            });
             Some(FoundSetting { file, text, ours })
         })
         .collect();
