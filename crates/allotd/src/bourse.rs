@@ -1,9 +1,8 @@
 //! The market: the dealer at work on the ledger's offers, the time at which offers and exchanges
 //! end, and how all of it is shown.
 
-use ledger::{
-    Change, Clearing, CurrencyId, ExchangeId, Good, Intent, Ledger, Leg, Offer, OfferId, TicketKind,
-};
+use crate::view::kind_view;
+use ledger::{Change, Clearing, CurrencyId, ExchangeId, Good, Intent, Ledger, Leg, Offer, OfferId};
 use market::{Match, PriceHistory};
 use std::time::{Duration, Instant};
 use wire::{ConflictView, ExchangeView, LegView, MarketView, OfferPoint, OfferView, PriceView};
@@ -168,12 +167,7 @@ fn leg_view(leg: &Leg, name: impl Fn(CurrencyId) -> String) -> LegView {
 }
 
 fn good_view(good: &Good) -> wire::Good {
-    let kind = match good.kind {
-        TicketKind::Soft => wire::TicketKind::Soft,
-        TicketKind::Hard => wire::TicketKind::Hard,
-        TicketKind::Transfer => wire::TicketKind::Transfer,
-    };
-    wire::Good { resource: good.resource.to_string(), kind }
+    wire::Good { resource: good.resource.to_string(), kind: kind_view(good.kind) }
 }
 
 /// The offers and exchanges that some changes made, changed or ended; of exchanges, which ended.

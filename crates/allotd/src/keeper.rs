@@ -875,7 +875,8 @@ fn open(process: &ProcessRef) -> Option<ProcessHandle> {
     ProcessHandle::open_identity(process.identity?).ok()
 }
 
-fn unix_ms() -> u64 {
+/// Now, in milliseconds since 1970.
+pub fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

@@ -1,5 +1,6 @@
 //! From what people write to what the ledger knows: names to currencies, pids to processes.
 
+use crate::keeper::unix_ms;
 use crate::members::{Cgroups, find_thread};
 use crate::names::Names;
 use crate::policy_file::{FundingPolicy, Who};
@@ -10,7 +11,6 @@ use ledger::{
     Resource, Rights, Subject, Terms, TicketKind,
 };
 use observe::{ProcessError, ProcessHandle};
-use std::time::{SystemTime, UNIX_EPOCH};
 use wire::{Amount, CurrencyRef, MemberRef, Operation, Trouble};
 
 /// The tickets of a new client where nothing else is said.
@@ -436,7 +436,7 @@ fn good(good: &wire::Good) -> Result<Good, Trouble> {
 
 /// What is over before it begins is a mistake.
 fn to_come(until_s: Option<u64>) -> Result<Option<u64>, Trouble> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let now = unix_ms() / 1000;
     match until_s {
         Some(until_s) if until_s <= now => {
             Err(trouble("invalid", format!("until_s {until_s} is over; it is {now} now")))

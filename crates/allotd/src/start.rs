@@ -3,7 +3,7 @@
 use crate::beside::memory_to_promise_kib;
 use crate::cpu::{Cpu, CpuError, with_causes};
 use crate::doctor::Findings;
-use crate::keeper::{Keeper, Request, ticks_since_boot};
+use crate::keeper::{Keeper, Request, ticks_since_boot, unix_ms};
 use crate::listener::{Gate, GateError};
 use crate::options::Options;
 use crate::policy_file::{FundingPolicy, PolicyFileError};
@@ -16,7 +16,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{broadcast, watch};
 use wire::Status;
@@ -311,11 +311,6 @@ fn forget_clients(ledger: &mut ledger::Ledger, journal: &mut Journal) -> Result<
     }
     batch.commit()?;
     Ok(())
-}
-
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A moment of this boot in ticks since boot, rounded down.

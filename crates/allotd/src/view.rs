@@ -47,15 +47,20 @@ pub fn ledger_view(
             issuer: ticket.issuer.0,
             holder: ticket.holder.0,
             resource: ticket.resource.to_string(),
-            kind: match ticket.kind {
-                ledger::TicketKind::Soft => wire::TicketKind::Soft,
-                ledger::TicketKind::Hard => wire::TicketKind::Hard,
-                ledger::TicketKind::Transfer => wire::TicketKind::Transfer,
-            },
+            kind: kind_view(ticket.kind),
             amount: ticket.amount,
         })
         .collect();
     LedgerView { sequence, currencies, tickets }
+}
+
+/// A ticket's kind, as it is shown.
+pub fn kind_view(kind: TicketKind) -> wire::TicketKind {
+    match kind {
+        TicketKind::Soft => wire::TicketKind::Soft,
+        TicketKind::Hard => wire::TicketKind::Hard,
+        TicketKind::Transfer => wire::TicketKind::Transfer,
+    }
 }
 
 fn currency_view(
