@@ -49,7 +49,11 @@ impl Bourse {
             return Vec::new();
         }
         self.cleared = Some(Instant::now());
-        market::clear(book, |party, good| ledger.spare(party, good)).exchanges
+        let spare = |party, good: &Good| match ledger.may_exchange(party) {
+            true => ledger.spare(party, good),
+            false => 0,
+        };
+        market::clear(book, spare).exchanges
     }
 
     /// These were made at `at_s`, seconds since 1970.

@@ -446,35 +446,38 @@ impl Running {
         }
     }
 
-    /// Let the dealer clear the offers where that is due: all that it finds in one step. Where the
-    /// broker will not have all of it (one party's gifts may uncover another's), what can be.
+    /// Let the dealer clear the offers where that is due: all that it finds in one step.
     fn clear_if_due(&mut self) {
         let found = self.bourse.clear_if_due(&self.keeper.ledger);
         if found.is_empty() {
             return;
         }
         let mut round = Round { entries: Vec::new(), waiting: Vec::new() };
-        let made = match self.clear(&found, &mut round.entries) {
-            true => found,
-            false => {
-                let some = found.into_iter();
-                some.filter(|one| self.clear(std::slice::from_ref(one), &mut round.entries))
-                    .collect()
-            }
-        };
+        let made = self.clear(found, &mut round.entries);
         // Where it cannot be made durable it is undone.
         if self.finish(round) {
             self.bourse.record(unix_ms() / 1000, &made);
         }
     }
 
-    fn clear(&mut self, found: &[Match], entries: &mut Vec<Entry>) -> bool {
+    /// Answers what was made. Where the broker will not have all of it (the dealer sees each party
+    /// alone, and one's gifts may uncover another's), each half is tried: a few that cannot be
+    /// keep no others waiting, and no time.
+    fn clear(&mut self, mut found: Vec<Match>, entries: &mut Vec<Entry>) -> Vec<Match> {
         let ledger = &self.keeper.ledger;
         let exchanges = found.iter().map(|one| bourse::clearing(ledger, one));
-        match exchanges.collect::<Option<Vec<_>>>() {
-            Some(exchanges) => self.observe(Intent::Clear { exchanges }, entries),
-            None => false,
+        if let Some(exchanges) = exchanges.collect::<Option<Vec<_>>>()
+            && self.observe(Intent::Clear { exchanges }, entries)
+        {
+            return found;
         }
+        if found.len() == 1 {
+            return Vec::new();
+        }
+        let rest = found.split_off(found.len() / 2);
+        let mut made = self.clear(found, entries);
+        made.extend(self.clear(rest, entries));
+        made
     }
 
     fn undo(&mut self, changes: Vec<Change>) {

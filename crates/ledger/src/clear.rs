@@ -4,8 +4,8 @@ use crate::broker::Broker;
 use crate::cover::{Covers, Extra};
 use crate::exchange::bad_legs;
 use crate::{
-    BASE, Clearing, CurrencyId, EXCHANGES_MAX, Exchange, ExchangeId, Good, LOANS_MAX, Leg,
-    OFFERS_PER_OWNER_MAX, Offer, OfferId, Refusal, Rights,
+    BASE, Clearing, CurrencyId, EXCHANGES_MAX, EXCHANGES_PER_OWNER_MAX, Exchange, ExchangeId, Good,
+    LOANS_MAX, Leg, OFFERS_PER_OWNER_MAX, Offer, OfferId, Refusal, Rights,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -109,6 +109,17 @@ impl Broker<'_> {
                 return Err(Refusal::TooManyExchanges { currency: party, most });
             }
         }
+        for giver in exchange.givers() {
+            let owner = self.currency(giver)?.record.owner;
+            let count = batch
+                .of_owner
+                .entry(owner)
+                .or_insert_with(|| self.ledger.trades.exchanges_of_owner(owner));
+            *count += 1;
+            if *count > EXCHANGES_PER_OWNER_MAX && !self.ledger.is_superuser(owner) {
+                return Err(Refusal::OwnerTrades(owner));
+            }
+        }
         for leg in legs {
             let given = batch.given.entry((leg.giver, leg.good.clone())).or_default();
             *given = given.saturating_add(leg.amount);
@@ -139,6 +150,8 @@ struct Batch {
     given: Extra,
     // How many exchanges a currency has, loans to it apart.
     counts: BTreeMap<(CurrencyId, bool), usize>,
+    // In how many its owner's currencies give.
+    of_owner: BTreeMap<u32, usize>,
 }
 
 /// What an offer's party gives and gets by some legs; `None` where that is something else than

@@ -19,6 +19,9 @@ use std::fmt;
 pub const LEGS_MAX: usize = 4;
 /// The most exchanges in which one currency gives. They do not count as backers.
 pub const EXCHANGES_MAX: usize = 1024;
+/// The most in which currencies of one ordinary uid give, once for each of them: an exchange between
+/// two of theirs counts twice.
+pub const EXCHANGES_PER_OWNER_MAX: usize = 4096;
 /// The most exchanges in which one currency receives and gives nothing, so that nobody who lends
 /// to it unasked can keep it from trading.
 pub const LOANS_MAX: usize = 256;

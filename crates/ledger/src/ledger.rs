@@ -728,7 +728,9 @@ impl Ledger {
                 let givers: BTreeSet<_> =
                     legs.map(|leg| (leg.giver, leg.good.resource.clone())).collect();
                 let led: Vec<bool> = givers.iter().map(|key| self.trades.is_lead(key)).collect();
-                self.trades.set_exchange(id, after);
+                let currencies = &self.currencies;
+                let owner_of = |id: CurrencyId| currencies.get(&id).map_or(0, |it| it.record.owner);
+                self.trades.set_exchange(id, owner_of, after);
                 for (key, led) in givers.iter().zip(led) {
                     let leads = self.trades.is_lead(key);
                     if leads != led {

@@ -38,7 +38,8 @@ pub use currency::{
 };
 pub use disk_limit::{DiskLimit, LIMIT_BYTES, LIMIT_REQUESTS, SetLimit};
 pub use exchange::{
-    Clearing, EXCHANGES_MAX, Exchange, ExchangeId, LEGS_MAX, LOANS_MAX, Leg, OFFERS_PER_OWNER_MAX,
+    Clearing, EXCHANGES_MAX, EXCHANGES_PER_OWNER_MAX, Exchange, ExchangeId, LEGS_MAX, LOANS_MAX,
+    Leg, OFFERS_PER_OWNER_MAX,
 };
 pub use home::{BadPolicyKey, Funding, Home, Placement, Placements, PolicyKey};
 pub use identity::ProcessIdentity;

@@ -4,8 +4,9 @@ mod common;
 
 use allot_ledger::{
     Authority, BASE, BadTerms, COVER_ONE, Change, Class, Clearing, CurrencyId, EXCHANGES_MAX,
-    ExchangeId, Funding, Good, Intent, LOANS_MAX, Ledger, Leg, OFFERS_PER_OWNER_MAX, Offer,
-    OfferId, Point, Refusal, Resource, Rights, Snapshot, Subject, Terms, TicketKind,
+    EXCHANGES_PER_OWNER_MAX, ExchangeId, Funding, Good, Intent, LOANS_MAX, Ledger, Leg,
+    OFFERS_PER_OWNER_MAX, Offer, OfferId, Point, Refusal, Resource, Rights, Snapshot, Subject,
+    Terms, TicketKind,
 };
 use common::*;
 
@@ -421,6 +422,45 @@ fn nobody_fills_the_ledger_or_another_s_place_in_it() {
     perform(&mut ledger, &root(), fund(a, BASE, of(disk(), TicketKind::Soft, 100_000)));
     perform(&mut ledger, &user(9), lend);
     const { assert!(EXCHANGES_MAX > LOANS_MAX) };
+}
+
+#[test]
+fn many_currencies_are_not_many_places_for_exchanges() {
+    let mut ledger = Ledger::new(0, 0);
+    let pair = |ledger: &mut Ledger, number: usize| {
+        let mut rich = |owner: u32| {
+            let name = format!("c{number}");
+            let id = perform(ledger, &root(), create(&name, owner)).expect("made");
+            for resource in [Resource::Cpu, disk()] {
+                perform(ledger, &root(), fund(id, BASE, of(resource, TicketKind::Soft, 2000)));
+            }
+            id
+        };
+        // The partner is the superuser's, who may have any number.
+        (rich(1), rich(0))
+    };
+    let swap = |(own, partner)| Intent::Exchange {
+        legs: vec![leg(own, partner, disk(), 1), leg(partner, own, Resource::Cpu, 1)],
+        until_s: None,
+    };
+    let pairs: Vec<_> = (0..EXCHANGES_PER_OWNER_MAX / EXCHANGES_MAX)
+        .map(|number| {
+            let pair = pair(&mut ledger, number);
+            for _ in 0..EXCHANGES_MAX {
+                perform(&mut ledger, &root(), swap(pair));
+            }
+            assert!(!ledger.may_exchange(pair.0));
+            pair
+        })
+        .collect();
+    let another = pair(&mut ledger, pairs.len());
+    assert!(!ledger.may_exchange(another.0) && ledger.may_exchange(another.1));
+    assert_eq!(refusal(&mut ledger, &root(), swap(another)), Refusal::OwnerTrades(1));
+    // One that is gone leaves its places to the others.
+    let own = pairs[0].0;
+    perform(&mut ledger, &root(), Intent::DestroyCurrency { currency: own });
+    assert!(ledger.may_exchange(another.0));
+    perform(&mut ledger, &root(), swap(another));
 }
 
 #[test]
