@@ -139,7 +139,10 @@ fn what_cannot_all_be_given_keeps_no_others_from_trading() {
         .flat_map(|exchange| &exchange.legs)
         .map(|leg| leg.giver_name.as_str())
         .collect();
-    assert!(givers.contains("b") && (givers.contains("a") != givers.contains("of-a")), "{givers:?}");
+    assert!(
+        givers.contains("b") && (givers.contains("a") != givers.contains("of-a")),
+        "{givers:?}"
+    );
     assert_eq!(market.offers.len(), 2, "the other, and who would have traded with it");
 }
 
@@ -274,9 +277,25 @@ fn killed_at_any_moment_a_clearing_is_whole_or_not_there() {
         loads.into_iter().for_each(|load| load.join().expect("a load"));
         daemon.launch();
         let market = daemon.client().market().expect("alive");
-        check(&market, &acknowledged.lock().expect("a lock"));
-        cleared = market.exchanges.len();
+        let mut acknowledged = acknowledged.lock().expect("a lock");
+        check(&market, &acknowledged);
+        cleared += market.exchanges.len();
+        // All over again: a party has only so many.
+        acknowledged.clear();
+        let end = market.exchanges.iter().map(|it| Operation::EndExchange { exchange: it.id });
+        let cancel = market.offers.iter().map(|it| Operation::CancelOffer { offer: it.id });
+        for operation in end.chain(cancel) {
+            // The dealer may have been faster than the withdrawal.
+            let _ = daemon.client().operate(operation);
+        }
+        for exchange in daemon.client().market().expect("alive").exchanges {
+            daemon
+                .client()
+                .operate(Operation::EndExchange { exchange: exchange.id })
+                .expect("ended");
+        }
     }
+    eprintln!("{cleared} exchanges were made");
     assert!(cleared > 0, "no clearing was made");
     assert!(daemon.stop().success());
 }
