@@ -28,8 +28,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{broadcast, oneshot};
 use valuation::Graph;
 use wire::{
-    ErrorBody, Event, EventKind, LedgerView, MarketView, Operation, OperationResult,
-    OperationsDone, PolicyView, Sample, Status, Trouble,
+    CurrencyRef, ErrorBody, Event, EventKind, LedgerView, MarketView, Operation, OperationResult,
+    OperationsDone, PolicyView, Sample, Status, TradersView, Trouble,
 };
 
 /// The most requests of one round, so that nobody waits for ever to be acknowledged.
@@ -71,6 +71,8 @@ pub enum Request {
     Ledger(Reply<LedgerView>),
     /// All that is offered, exchanged, and was paid.
     Market(Reply<MarketView>),
+    /// Some of those who can trade, as one caller names them.
+    Traders(Caller, Vec<CurrencyRef>, Reply<Result<TradersView, Trouble>>),
     /// The latest measurements.
     Sample(Reply<Sample>),
     /// The next [`EVENTS_PAGE`] events after a journal number, as far as they are kept.
@@ -773,6 +775,44 @@ impl Running {
         }
     }
 
+    /// In the graph of the CPU.
+    fn see_who_competes(&mut self) {
+        let active: BTreeSet<CurrencyId> = self.keeper.enforcer.active().into_iter().collect();
+        for (_, id) in self.keeper.ledger.clients() {
+            self.cpu.set_active(id, active.contains(&id));
+        }
+    }
+
+    fn traders(&mut self, caller: &Caller, who: &[CurrencyRef]) -> Result<TradersView, Trouble> {
+        self.see_who_competes();
+        let mut traders = Vec::with_capacity(who.len());
+        for reference in who {
+            let mut resolver = Resolver {
+                ledger: &self.keeper.ledger,
+                caller,
+                policy: self.keeper.policy.as_ref(),
+                names: &mut self.names,
+                cgroups: &mut self.cgroups,
+            };
+            let id = match resolver.currency(reference) {
+                Err(trouble) if reference.0.starts_with('#') && trouble.code == "unknown" => {
+                    continue;
+                }
+                found => found?,
+            };
+            let ledger = &self.keeper.ledger;
+            let currency = ledger.currency(id).expect("it was found");
+            let name = |id| currency_name(ledger, id, &self.commands, &self.cgroups);
+            let mut trader = bourse::trader_view(ledger, currency, &mut self.cpu, name);
+            let (members, left_out) = members::all_of(ledger, id);
+            let view = |member| members::member_view(member, &self.commands, &self.cgroups);
+            trader.members = members.iter().map(view).collect();
+            trader.members_left_out = left_out;
+            traders.push(trader);
+        }
+        Ok(TradersView { sequence: self.keeper.journal.sequence(), traders })
+    }
+
     fn read(&mut self, request: Request) {
         match request {
             Request::Status(reply) => {
@@ -787,11 +827,7 @@ impl Running {
                 let _ = reply.send(status);
             }
             Request::Ledger(reply) => {
-                let active: BTreeSet<CurrencyId> =
-                    self.keeper.enforcer.active().into_iter().collect();
-                for (_, id) in self.keeper.ledger.clients() {
-                    self.cpu.set_active(id, active.contains(&id));
-                }
+                self.see_who_competes();
                 let others = self.others.with_active(self.keeper.enforcer.enforced_others());
                 let sequence = self.keeper.journal.sequence();
                 let view = ledger_view(
@@ -810,6 +846,9 @@ impl Running {
                 let name = |id| currency_name(ledger, id, &self.commands, &self.cgroups);
                 let sequence = self.keeper.journal.sequence();
                 let _ = reply.send(self.bourse.view(ledger, sequence, name));
+            }
+            Request::Traders(caller, who, reply) => {
+                let _ = reply.send(self.traders(&caller, &who));
             }
             Request::Sample(reply) => {
                 let mut sample = self.keeper.enforcer.sample();

@@ -35,6 +35,7 @@ fn offer(party: Option<&str>, gives: &str, wants: &str, give: u64, want: u64) ->
         least: 0,
         most: None,
         until_s: None,
+        lease: None,
     }
 }
 

@@ -90,12 +90,20 @@ impl Broker<'_> {
         why
     }
 
+    pub(crate) fn check_renew(&self, id: ExchangeId, party: CurrencyId) -> Result<(), Refusal> {
+        let exchange = self.ledger.exchange(id).ok_or(Refusal::UnknownExchange(id))?;
+        if !exchange.leases.contains_key(&party) {
+            return Err(Refusal::NoLease { exchange: id, party });
+        }
+        self.owner_or(self.currency(party)?, Rights::CHANGE)
+    }
+
     /// Count one more exchange, where its legs make sense and its parties may have another.
     fn add(&self, batch: &mut Batch, legs: &[Leg]) -> Result<(), Refusal> {
         if let Some(why) = bad_legs(legs) {
             return Err(Refusal::BadExchange(why));
         }
-        let exchange = Exchange { legs: legs.to_vec(), until_s: None, offers: Vec::new() };
+        let exchange = Exchange::of(legs.to_vec());
         for party in exchange.parties() {
             self.trader(party)?;
             let loan = exchange.is_loan_to(party);

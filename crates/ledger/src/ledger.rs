@@ -529,9 +529,13 @@ impl Ledger {
             return Err(format!("{id} cannot be: {why}"));
         }
         let known = |party: &CurrencyId| *party != BASE && self.currencies.contains_key(party);
-        match exchange.parties().iter().all(known) {
+        let parties = exchange.parties();
+        if !parties.iter().all(known) {
+            return Err(format!("{id} is between currencies that cannot exchange"));
+        }
+        match exchange.leases.keys().all(|party| parties.contains(party)) {
             true => Ok(()),
-            false => Err(format!("{id} is between currencies that cannot exchange")),
+            false => Err(format!("{id} has a lease of somebody who takes no part in it")),
         }
     }
 

@@ -31,7 +31,7 @@ mod trades;
 
 pub use broker::{Authorised, decide};
 pub use change::Change;
-pub use cover::{COVER_ONE, cover_by_base, cover_of, cover_through};
+pub use cover::{COVER_ONE, Holding, cover_by_base, cover_of, cover_through};
 pub use currency::{
     BASE, BadMode, BadRights, Currency, CurrencyId, CurrencyRecord, Issued, Loan, Mode, Nature,
     Rights, Subject,
@@ -46,7 +46,7 @@ pub use identity::ProcessIdentity;
 pub use intent::{Authority, Caller, Intent, NewClient};
 pub use ledger::{Ledger, Misfit, Snapshot};
 pub use member::{Class, Member, ThreadIdentity};
-pub use offer::{BadTerms, Good, OFFER_POINTS_MAX, Offer, OfferId, Point, Terms};
+pub use offer::{BadTerms, Good, Lease, OFFER_POINTS_MAX, Offer, OfferId, Point, Terms};
 pub use refusal::Refusal;
 pub use resource::{Resource, UnknownResource};
 pub use ticket::{

@@ -234,6 +234,14 @@ pub enum Refusal {
     /// Legs that make no exchange.
     #[error("that is no exchange: {0}")]
     BadExchange(&'static str),
+    /// A party that has no lease to renew.
+    #[error("{party} has no lease on {exchange} that could be renewed")]
+    NoLease {
+        /// Which.
+        exchange: ExchangeId,
+        /// Who.
+        party: CurrencyId,
+    },
     /// Exchanges that the offers they name would not have.
     #[error("the offers do not make exchange number {index} of the clearing: {why}")]
     BadClearing {
@@ -432,6 +440,7 @@ impl Refusal {
             | Refusal::NotJoined(_)
             | Refusal::NothingToLend { .. }
             | Refusal::BelowLent { .. }
+            | Refusal::NoLease { .. }
             | Refusal::NoOwnHome(_) => "conflict",
         }
     }

@@ -6,7 +6,7 @@ use crate::due::{Party, power};
 use crate::market::{can_give, clearings, random_leg, random_terms};
 use ledger::{
     Authority, BASE, Caller, Change, Class, CurrencyId, DiskLimit, ExchangeId, Funding, Intent,
-    Ledger, Member, Mode, NewClient, Offer, OfferId, Placement, Placements, PolicyKey,
+    Lease, Ledger, Member, Mode, NewClient, Offer, OfferId, Placement, Placements, PolicyKey,
     ProcessIdentity, Refusal, Resource, Rights, Subject, ThreadIdentity, TicketKind, decide,
 };
 use rand_core::{RngCore, SeedableRng};
@@ -222,6 +222,7 @@ impl World {
                 // By a party, or as its time is over.
                 if dice.one_in(2) { own(end) } else { Some((Authority::System, end)) }
             }
+            46 => own(self.renew(&mut dice)?),
             _ => {
                 let (uid, gid) = match user.uid {
                     0 => self.login(&mut dice),
@@ -475,7 +476,8 @@ impl World {
         let party = *rich.or(parties.first())?;
         let terms = random_terms(&self.ledger, party, &mut dice.0)?;
         let until_s = dice.one_in(3).then(|| dice.below(9) as u64);
-        Some(Intent::Offer { offer: Offer { party, terms, until_s } })
+        let lease = dice.one_in(2).then_some(Lease { offer_until_s: 1, exchange_until_s: 2 });
+        Some(Intent::Offer { offer: Offer { party, terms, until_s, lease } })
     }
 
     fn exchange(&self, caller: &Caller, dice: &mut Dice) -> Option<Intent> {
@@ -485,6 +487,19 @@ impl World {
             legs.push(random_leg(&self.ledger, giver, self.any(dice)?, &mut dice.0)?);
         }
         Some(Intent::Exchange { legs, until_s: None })
+    }
+
+    /// Mostly of somebody who has a lease.
+    fn renew(&self, dice: &mut Dice) -> Option<Intent> {
+        let leased = self
+            .ledger
+            .exchanges()
+            .flat_map(|(id, exchange)| exchange.leases.keys().map(move |party| (id, *party)));
+        let all: Vec<(ExchangeId, CurrencyId)> = leased.collect();
+        let (exchange, party) = dice.among(&all)?;
+        let party = if dice.one_in(6) { self.any(dice)? } else { party };
+        let until_s = (!dice.one_in(4)).then(|| dice.below(9) as u64);
+        Some(Intent::Renew { exchange, party, until_s })
     }
 
     fn clear(&self, dice: &mut Dice) -> Option<Intent> {

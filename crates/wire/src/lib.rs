@@ -10,7 +10,8 @@ mod view;
 
 pub use client::{Client, ClientError, Lines, default_socket, private_socket};
 pub use exchange::{
-    ConflictView, ExchangeView, Good, LegRef, LegView, MarketView, OfferPoint, OfferView, PriceView,
+    ConflictView, ExchangeView, Good, HoldingView, Lease, LeaseView, LegRef, LegView, MarketView,
+    OfferPoint, OfferView, PriceView, TraderView, TradersView,
 };
 pub use operation::{
     Amount, Class, CurrencyRef, DiskLimit, MemberRef, Operation, OperationResult, Operations,
