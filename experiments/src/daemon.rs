@@ -11,7 +11,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use wire::{Client, ClientError, DoctorResource, EnforcerView, Operation, OperationsDone, Sample};
+use wire::{
+    Client, ClientError, DoctorResource, EnforcerView, LegRef, Operation, OperationsDone, Sample,
+};
 
 /// Having the kernel verify a scheduler takes seconds of CPU time on an emulated one.
 const START_LIMIT: Duration = Duration::from_secs(120);
@@ -191,6 +193,13 @@ impl Daemon {
             made.extend(results.iter().map(|result| result.created));
         }
         Ok(made)
+    }
+
+    /// Makes an exchange. Answers its number.
+    pub fn exchange(&self, legs: Vec<LegRef>) -> Result<u64, ExperimentError> {
+        let operation = Operation::Exchange { legs, until_s: None };
+        let done = self.client.operate_all(vec![operation]).map_err(doing("exchanging tickets"))?;
+        Ok(done.results[0].exchange.expect("an exchange that was made has a number"))
     }
 
     /// Who enforces tickets of other resources than the CPU.

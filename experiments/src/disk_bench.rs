@@ -76,14 +76,23 @@ pub(crate) struct Disk {
 const DEEP: usize = 8;
 
 impl Disk {
-    /// The one that the environment names.
+    /// The one that the environment names, for cgroups to share out.
     pub fn find(options: &RunOptions) -> Result<Disk, ExperimentError> {
+        if !matches!(options.enforcer.as_deref(), None | Some("cgroup")) {
+            let what = "shares of a disk are kept by cgroups: leave out --enforcer";
+            return Err(ExperimentError::BadOption(what.to_owned()));
+        }
+        Disk::find_for_all(options)
+    }
+
+    /// The one that the environment names, whoever shares the CPU.
+    pub fn find_for_all(options: &RunOptions) -> Result<Disk, ExperimentError> {
         let bad = |what: &str| ExperimentError::BadOption(what.to_owned());
         if !nix::unistd::geteuid().is_root() {
             return Err(bad("shares of a disk are kept for the whole machine: it needs root"));
         }
-        if !matches!(options.enforcer.as_deref(), None | Some("cgroup")) {
-            return Err(bad("shares of a disk are kept by cgroups: leave out --enforcer"));
+        if options.enforcer.as_deref() == Some("user-level") {
+            return Err(bad("a private allotd shares no disk: leave out --enforcer"));
         }
         let (Some(name), Some(dir)) =
             (std::env::var_os("ALLOT_DISK"), std::env::var_os("ALLOT_DISK_DIR"))
@@ -109,6 +118,17 @@ impl Disk {
             scheduler: chosen.unwrap_or(scheduler.trim()).trim_end_matches(']').to_owned(),
             name,
         })
+    }
+
+    /// An error where BFQ cannot be chosen.
+    pub fn must_have_bfq(&self) -> Result<(), ExperimentError> {
+        match self.has_bfq {
+            true => Ok(()),
+            false => Err(ExperimentError::BadOption(format!(
+                "{} is to be shared by BFQ, which is not offered: `modprobe bfq`",
+                self.name
+            ))),
+        }
     }
 
     /// Why a rule cannot be tried on it; `measured` says whether its speed is known.
@@ -246,13 +266,16 @@ impl Bench<'_> {
         outcome
     }
 
-    /// An allotd for disks.
-    pub fn disk_daemon(&self, disk: &Disk, disks: &Path) -> Result<Daemon, ExperimentError> {
-        let options = RunOptions { enforcer: Some("cgroup".to_owned()), ..self.options.clone() };
+    /// An allotd for the whole machine, which finds the speeds of disks in a file.
+    pub fn allotd_on_disks(&self, setup: &Setup, disks: &Path) -> Result<Daemon, ExperimentError> {
+        let options = self.options.sharing_the_machine();
         let extra: Extra = vec!["--disks-file".into(), disks.into()];
-        let dir = self.dir.path();
-        let daemon =
-            Daemon::start_with(&options, &Setup::of(&options), &self.cpus, dir, self.stop, &extra)?;
+        Daemon::start_with(&options, setup, &self.cpus, self.dir.path(), self.stop, &extra)
+    }
+
+    /// An allotd for disks, and a currency of a user.
+    pub fn disk_daemon(&self, disk: &Disk, disks: &Path) -> Result<Daemon, ExperimentError> {
+        let daemon = self.allotd_on_disks(&Setup::of(self.options), disks)?;
         let user = Operation::CreateCurrency {
             name: "user".to_owned(),
             owner: None,
@@ -309,7 +332,8 @@ impl Bench<'_> {
     }
 }
 
-fn soft(resource: &str, amount: u64) -> Amount {
+/// Soft tickets.
+pub(crate) fn soft(resource: &str, amount: u64) -> Amount {
     Amount { resource: resource.to_owned(), kind: TicketKind::Soft, amount }
 }
 
@@ -338,7 +362,7 @@ fn adopt(
 }
 
 /// Until the disk's weights are enforced, by whom we meant.
-fn wait_until(
+pub(crate) fn wait_until(
     stop: &dyn Fn() -> bool,
     daemon: &Daemon,
     disk: &Disk,

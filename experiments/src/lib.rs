@@ -18,6 +18,10 @@ mod disk_depth;
 mod disk_loads;
 mod disk_shares;
 mod error;
+mod exchange_cpu_disk;
+mod exchange_database;
+mod exchange_database_figures;
+mod exchanges;
 mod expected;
 mod graph;
 mod guest_memory;
@@ -87,7 +91,7 @@ pub struct ExperimentInfo {
     pub own_allotd: bool,
 }
 
-const LIST: [ExperimentInfo; 14] = [
+const LIST: [ExperimentInfo; 16] = [
     hierarchy::INFO,
     rre::INFO,
     insulation::INFO,
@@ -102,6 +106,8 @@ const LIST: [ExperimentInfo; 14] = [
     guest_memory::INFO,
     disk_shares::INFO,
     disk_depth::INFO,
+    exchange_cpu_disk::INFO,
+    exchange_database::INFO,
 ];
 
 /// An experiment, and how it can be run.
@@ -198,6 +204,8 @@ pub fn run(
         "guest-memory" => guest_memory::run,
         "disk-shares" => disk_shares::run,
         "disk-queue-depth" => disk_depth::run,
+        "exchange-cpu-disk" => exchange_cpu_disk::run,
+        "exchange-database" => exchange_database::run,
         _ => mtr_ls::run,
     };
     experiment(&mut bench)

@@ -10,7 +10,7 @@ use crate::plot::{Line, Panel};
 use crate::session::Bench;
 use crate::workers::{Job, Workers};
 use crate::workload::monotonic_ns;
-use crate::{ExperimentError, ProgressRow, RunOptions};
+use crate::{ExperimentError, ProgressRow};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -103,8 +103,7 @@ pub(crate) struct Look<'a> {
 impl Bench<'_> {
     /// Under allot.
     pub fn memory_stage(&self, memory: Memory) -> Result<Stage, ExperimentError> {
-        let enforcer = self.options.enforcer.clone().or_else(|| Some("cgroup".to_owned()));
-        let options = RunOptions { enforcer, ..self.options.clone() };
+        let options = self.options.sharing_the_machine();
         let setup = Setup { memory: Some(memory), ..Setup::of(&options) };
         let daemon = Daemon::start(&options, &setup, &self.cpus, self.dir.path(), self.stop)?;
         let limit_bytes = memory.limit_mib * MIB;
@@ -502,17 +501,17 @@ impl Drop for Fence {
     }
 }
 
-fn group_of(pid: u32) -> Option<PathBuf> {
+pub(crate) fn group_of(pid: u32) -> Option<PathBuf> {
     let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
     Some(Path::new(MOUNT).join(path.trim_start_matches('/')))
 }
 
-fn number(group: &Path, file: &str) -> Option<u64> {
+pub(crate) fn number(group: &Path, file: &str) -> Option<u64> {
     fs::read_to_string(group.join(file)).ok()?.trim_end().parse().ok()
 }
 
-fn held(group: &Path) -> u64 {
+pub(crate) fn held(group: &Path) -> u64 {
     number(group, "memory.current").unwrap_or(0)
 }
 

@@ -109,6 +109,12 @@ impl RunOptions {
         matches!(self.enforcer.as_deref(), Some("sched-ext" | "cgroup"))
     }
 
+    /// With an enforcer for the whole machine: cgroups, where none is named.
+    pub(crate) fn sharing_the_machine(&self) -> RunOptions {
+        let enforcer = self.enforcer.clone().or_else(|| Some("cgroup".to_owned()));
+        RunOptions { enforcer, ..self.clone() }
+    }
+
     pub(crate) fn check(&self, info: &ExperimentInfo) -> Result<(), ExperimentError> {
         let bad = |what: String| Err(ExperimentError::BadOption(what));
         if !self.seconds.is_finite() || self.seconds > 86_400.0 {

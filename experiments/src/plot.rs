@@ -28,6 +28,11 @@ pub(crate) struct Line {
     pub dashed: bool,
 }
 
+/// A level that was promised.
+pub(crate) fn level(name: &str, from: f64, to: f64, height: f64) -> Line {
+    Line { name: name.to_owned(), points: vec![(from, height), (to, height)], dashed: true }
+}
+
 /// A coordinate system.
 pub(crate) struct Panel {
     pub title: String,

@@ -208,10 +208,16 @@ impl Load {
         let done = |(before, after): (&Usage, &Usage)| Done {
             iterations: (after.iterations - before.iterations) as f64 / seconds,
             cpu: (after.cpu_ns - before.cpu_ns) as f64 / 1e9 / seconds,
+            cpu_wait: (waited_ns(after) - waited_ns(before)) as f64 / 1e9 / seconds,
             disk_requests: (after.disk_requests - before.disk_requests) as f64,
         };
         before.iter().zip(&after).map(done).collect()
     }
+}
+
+/// How long a client of one thread was runnable and did not run.
+fn waited_ns(usage: &Usage) -> u64 {
+    usage.runnable_ns.saturating_sub(usage.cpu_ns)
 }
 
 /// What a client did in an interval.
@@ -221,5 +227,7 @@ pub(super) struct Done {
     pub iterations: f64,
     /// Part of a CPU.
     pub cpu: f64,
+    /// Part of the time in which it waited for a CPU.
+    pub cpu_wait: f64,
     pub disk_requests: f64,
 }

@@ -5,8 +5,9 @@
 //! Half-way the host falls idle.
 
 use super::report::Findings;
-use super::scene::{Plan, Samples, client, cpu, level, over_time, sample, soft_disk};
+use super::scene::{Plan, Samples, client, cpu, over_time, sample, soft_disk};
 use crate::contest::mean;
+use crate::plot::level;
 use crate::{Contest, ExperimentInfo, Outcome};
 use ledger::BASE;
 use policy::GuestMemory;

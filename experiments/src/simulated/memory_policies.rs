@@ -8,9 +8,10 @@
 
 use super::report::Findings;
 use super::scene::{
-    Plan, Samples, client, cpu, hard_memory, level, over_time, sample, soft_disk, soft_memory,
+    Plan, Samples, client, cpu, hard_memory, over_time, sample, soft_disk, soft_memory,
 };
 use crate::contest::mean;
+use crate::plot::level;
 use crate::{Contest, ExperimentInfo, Outcome};
 use ledger::BASE;
 use policy::reclaim::{ReclaimName, build};

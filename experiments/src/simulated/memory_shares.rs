@@ -4,8 +4,9 @@
 //! with tickets that count only while their holder is runnable, and without guarantees (plain LRU).
 
 use super::report::Findings;
-use super::scene::{Plan, Samples, client, cpu, hard_memory, level, over_time, sample, soft_disk};
+use super::scene::{Plan, Samples, client, cpu, hard_memory, over_time, sample, soft_disk};
 use crate::contest::mean;
+use crate::plot::level;
 use crate::{Contest, ExperimentInfo, Outcome};
 use ledger::BASE;
 use sim::machine::workload::RandomPageReader;

@@ -4,8 +4,8 @@ use super::exchanging::{
     Load, alike, cpu_disk, cpu_good, database, disk_good, memory_good, thousandths, turning,
 };
 use super::report::Findings;
-use super::scene::{Plan, level, over_time};
-use crate::plot::Line;
+use super::scene::{Plan, over_time};
+use crate::plot::{Line, level};
 use crate::{Contest, ExperimentInfo, Outcome};
 use ledger::{CurrencyId, Good};
 use market::Negotiator;

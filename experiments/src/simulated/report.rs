@@ -1,6 +1,7 @@
 //! The report of a simulated experiment: as that of a live one, but that nothing is left to the machine.
 
 use super::scene::Plan;
+use crate::exchanges::Judged;
 use crate::plot::{self, Panel};
 use crate::{Check, Contest, Machine, Outcome, Report, Row};
 use std::fmt::Write as _;
@@ -60,6 +61,14 @@ impl Findings {
 
     pub fn note(&mut self, what: impl Into<String>) {
         self.notes.push(what.into());
+    }
+
+    /// Takes over what is said of a live run too. Answers its plots.
+    pub fn take(&mut self, judged: Judged) -> Vec<(&'static str, Vec<Panel>)> {
+        self.contests.extend(judged.contests);
+        self.checks.extend(judged.checks);
+        self.notes.extend(judged.notes);
+        judged.plots
     }
 
     /// The end: all judged, and the table made.

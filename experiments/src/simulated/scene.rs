@@ -113,11 +113,6 @@ impl Samples {
     }
 }
 
-/// A level that was promised.
-pub(super) fn level(name: &str, from: f64, to: f64, height: f64) -> Line {
-    Line { name: name.to_owned(), points: vec![(from, height), (to, height)], dashed: true }
-}
-
 /// Axes of time and something.
 pub(super) fn over_time(title: &str, y_label: &str, lines: Vec<Line>) -> Panel {
     Panel {

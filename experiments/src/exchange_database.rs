@@ -1,0 +1,251 @@
+//! `exchange-database`: paper 1, section 6.6. Two look-up servers exchange disk tickets for memory tickets, beside four
+//! readers.
+
+use crate::contest::mean;
+use crate::daemon::{Daemon, Memory, Setup};
+use crate::disk_bench::{Disk, soft};
+use crate::disk_loads::{DiskLoad, DiskWork};
+use crate::exchange_database_figures::{Cell, SERVERS, judge};
+use crate::exchanges::{Did, EQUAL, Floor, Trader};
+use crate::look_ups::Database;
+use crate::memory_load::{KIB, group_of, held, memory_tickets, number};
+use crate::orders::Work;
+use crate::plot::draw;
+use crate::report::Findings;
+use crate::session::Bench;
+use crate::{Contest, ExperimentError, ExperimentInfo, Outcome};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+pub(crate) const INFO: ExperimentInfo = ExperimentInfo {
+    name: "exchange-database",
+    title: "Exchanges of memory for disk",
+    paper: "paper 1, section 6.6",
+    what: "Two look-up servers (LMDB), one whose data nearly fits and one whose data never will, exchange disk for memory \
+           tickets in ten of the paper's 64 amounts, beside four iohogs in 13 MiB. Needs root and a disk that may be used \
+           up (lab/with-disk).",
+    least_seconds: 600.0,
+    usual_seconds: 3000.0,
+    own_allotd: true,
+};
+
+/// What is exchanged: memory (pages) for disk. Of the paper's 64 those that its text speaks of.
+const CELLS: [(u64, u64); 10] = [
+    (100, 100),
+    (100, 800),
+    (200, 400),
+    (300, 600),
+    (300, 800),
+    (400, 800),
+    (700, 100),
+    (700, 800),
+    (800, 100),
+    (800, 800),
+];
+/// Before and after them it is measured without exchange.
+const RUNS: usize = CELLS.len() + 2;
+const PAGE_KIB: u64 = 4;
+/// What each server reserves, pages.
+const RESERVED_PAGES: u64 = 1375;
+/// All clients together, MiB. The paper's clients could reserve 11.1 MB, but for a page or so all of it reserved; here it
+/// also holds what the processes need besides.
+const LIMIT_MIB: u64 = 13;
+/// The servers' entries, and how long each is: `small` uses 8 MB, in the paper its 4 MB and their copy in its own cache.
+const SMALL: (u64, usize) = (70_000, 94);
+const BIG: (u64, usize) = (1 << 20, 40);
+const IOHOGS: usize = 4;
+/// Each iohog's file, MiB.
+const FILE_MIB: u64 = 16;
+/// Parts of each run: nothing is exchanged and `small` fills its memory; the exchange is there, and it fills what it got;
+/// what counts.
+const PARTS: [f64; 3] = [0.25, 0.45, 0.3];
+/// How long allotd may take until the servers' memory is set as the tickets say.
+const SET_LIMIT: Duration = Duration::from_secs(60);
+
+/// What was seen of the two servers in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Seen {
+    /// Look-ups a second.
+    look_ups: [f64; 2],
+    /// Reads of the disk a second, in pages.
+    reads: [f64; 2],
+    /// What they held on average, KiB.
+    held_kib: [f64; 2],
+}
+
+pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
+    let disk = Disk::find_for_all(bench.options)?;
+    disk.must_have_bfq()?;
+    let memory = Memory { policy: "kernel", limit_mib: LIMIT_MIB, guests: None };
+    let setup = Setup { memory: Some(memory), ..Setup::of(bench.options) };
+    let mut daemon = bench.allotd_with_bfq(&setup)?;
+    let mut findings = Findings::new(bench, &daemon)?;
+    let seconds = bench.total / RUNS as f64;
+    let mut one = |exchanged| run_one(bench, &mut daemon, &disk, seconds, exchanged);
+    let first = one((0, 0))?;
+    let seen: Vec<Seen> = CELLS.into_iter().map(&mut one).collect::<Result<_, _>>()?;
+    let last = one((0, 0))?;
+    drop(daemon);
+    let none = average(&first, &last);
+    let cells: Vec<Cell> = CELLS
+        .iter()
+        .zip(&seen)
+        .map(|((memory, disk), seen)| Cell {
+            memory: *memory,
+            disk: *disk,
+            times: [0, 1].map(|server| seen.look_ups[server] / none.look_ups[server]),
+        })
+        .collect();
+    let judged = judge(&cells);
+    findings.contests = judged.contests;
+    findings.contests.extend(details("no exchange", &none));
+    for ((memory, disk), seen) in CELLS.iter().zip(&seen) {
+        findings.contests.extend(details(&Cell::name(*memory, *disk), seen));
+    }
+    findings.checks = judged.checks;
+    findings.notes.extend(judged.notes);
+    let [begin, fill, counts] = PARTS.map(|part| part * seconds);
+    findings.notes.push(format!(
+        "each run: {begin:.0} s without exchange, {fill:.0} s with it, then {counts:.0} s that count; `default` is without \
+         exchange, before and after all others, whose look-ups differ by {}",
+        [0, 1].map(|server| {
+            let (one, other) = (first.look_ups[server], last.look_ups[server]);
+            format!("{:.1} % ({})", (one - other).abs() / none.look_ups[server] * 100.0, SERVERS[server])
+        })
+        .join(" and ")
+    ));
+    findings.notes.push(format!(
+        "{LIMIT_MIB} MiB for all, of which each server has {} KiB for sure; memory.min and memory.low alone choose who \
+         loses; the disk takes {} requests at a time and is shared by BFQ",
+        RESERVED_PAGES * PAGE_KIB,
+        disk.depth
+    ));
+    let svg =
+        judged.plots.iter().map(|(name, panels)| (format!("{name}.svg"), draw(INFO.title, panels)));
+    let svg = svg.collect();
+    Ok(findings.finish(bench, &INFO, INFO.title, INFO.paper, svg))
+}
+
+fn details(what: &str, seen: &Seen) -> Vec<Contest> {
+    let put = |quantity: String, unit: &str, value: f64| {
+        Contest::new(what, &quantity, unit).measured(Some(value), None)
+    };
+    let of = |(server, name): (usize, &&str)| {
+        [
+            put(format!("{name}'s look-ups"), "1/s", seen.look_ups[server]),
+            put(format!("{name} reads"), "1/s", seen.reads[server]),
+            put(format!("{name} holds"), "KiB", seen.held_kib[server]),
+        ]
+    };
+    SERVERS.iter().enumerate().flat_map(of).collect()
+}
+
+fn average(one: &Seen, other: &Seen) -> Seen {
+    let both = |of: fn(&Seen) -> [f64; 2]| {
+        let (one, other) = (of(one), of(other));
+        [0, 1].map(|server| (one[server] + other[server]) / 2.0)
+    };
+    Seen {
+        look_ups: both(|seen| seen.look_ups),
+        reads: both(|seen| seen.reads),
+        held_kib: both(|seen| seen.held_kib),
+    }
+}
+
+fn traders(disk: &Disk) -> Vec<Trader> {
+    let tickets = || vec![soft("cpu", EQUAL), soft(&disk.resource(), EQUAL)];
+    let server = |(name, (entries, value_bytes)): (&str, (u64, usize))| {
+        let file = disk.dir.join(name);
+        let mut funding = tickets();
+        funding.push(memory_tickets(RESERVED_PAGES * PAGE_KIB));
+        let work = Work::LookUp(Database { file, entries, value_bytes });
+        Trader { name: name.to_owned(), work, funding }
+    };
+    let mut all: Vec<Trader> = SERVERS.into_iter().zip([SMALL, BIG]).map(server).collect();
+    all.extend((0..IOHOGS).map(|number| {
+        let file = disk.dir.join(format!("iohog-{number}"));
+        let work = Work::Disk(DiskWork { file, mib: FILE_MIB, load: DiskLoad::IoHog });
+        Trader { name: format!("iohog {number}"), work, funding: tickets() }
+    }));
+    all
+}
+
+/// New processes, none of whose data is in memory; `small` gives `disk` tickets for `memory` pages after the first part.
+fn run_one(
+    bench: &mut Bench,
+    daemon: &mut Daemon,
+    disk: &Disk,
+    seconds: f64,
+    (memory, tickets): (u64, u64),
+) -> Result<Seen, ExperimentError> {
+    let [begin, fill, counts] = PARTS.map(|part| part * seconds);
+    let mut floor = bench.floor(daemon, disk, &traders(disk), seconds)?;
+    let groups = settled(bench, &floor, [RESERVED_PAGES; 2])?;
+    floor.release();
+    let label = Cell::name(memory, tickets);
+    floor.pass(bench, begin, &label, &mut || ())?;
+    let exchange = match memory {
+        0 => None,
+        _ => Some(
+            floor.exchange(&soft(&disk.resource(), tickets), &memory_tickets(memory * PAGE_KIB))?,
+        ),
+    };
+    settled(bench, &floor, [RESERVED_PAGES + memory, RESERVED_PAGES - memory])?;
+    floor.pass(bench, fill, &label, &mut || ())?;
+    let mut all_held: [Vec<f64>; 2] = Default::default();
+    let did = floor.pass(bench, counts, &label, &mut || {
+        for (group, all) in groups.iter().zip(&mut all_held) {
+            all.push(held(group) as f64 / KIB);
+        }
+    })?;
+    if let Some(exchange) = exchange {
+        floor.end(exchange)?;
+        settled(bench, &floor, [RESERVED_PAGES; 2])?;
+    }
+    let of = |of: fn(&Did) -> f64| [0, 1].map(|server| of(&did[server]));
+    Ok(Seen {
+        look_ups: of(Did::progress),
+        reads: of(|did| did.read_bytes as f64 / KIB / PAGE_KIB as f64 / did.seconds),
+        held_kib: all_held.map(|held| mean(&held).unwrap_or(0.0)),
+    })
+}
+
+/// Waits until the servers' cgroups have so many pages for sure. Answers where they are.
+fn settled(bench: &Bench, floor: &Floor, pages: [u64; 2]) -> Result<[PathBuf; 2], ExperimentError> {
+    let begun = Instant::now();
+    let pids = floor.pids();
+    loop {
+        let groups = [0, 1].map(|server| {
+            let bytes = pages[server] * PAGE_KIB << 10;
+            group_of(pids[server]).filter(|group| number(group, "memory.min") == Some(bytes))
+        });
+        if let [Some(small), Some(big)] = groups {
+            return Ok([small, big]);
+        }
+        if (bench.stop)() {
+            return Err(ExperimentError::Interrupted);
+        }
+        if begun.elapsed() > SET_LIMIT {
+            let what = format!("has not reserved {pages:?} pages for the servers in {SET_LIMIT:?}");
+            return Err(ExperimentError::DaemonFailed { what, log: String::new() });
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_without_exchange_are_averaged() {
+        let seen = |value: f64| Seen {
+            look_ups: [value, 2.0 * value],
+            reads: [value; 2],
+            held_kib: [value; 2],
+        };
+        let both = average(&seen(1.0), &seen(3.0));
+        assert_eq!(both, seen(2.0));
+        assert_eq!(details("no exchange", &both).len(), 6);
+    }
+}
