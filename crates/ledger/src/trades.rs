@@ -174,7 +174,8 @@ impl Trades {
     }
 }
 
-fn subtract(sums: &mut BTreeMap<(CurrencyId, Good), u64>, key: (CurrencyId, Good), amount: u64) {
+/// Takes from a sum, and the sum away where nothing is left of it.
+pub(crate) fn subtract<K: Ord>(sums: &mut BTreeMap<K, u64>, key: K, amount: u64) {
     let left = sums.get_mut(&key).expect("what was added is there");
     *left -= amount;
     if *left == 0 {
