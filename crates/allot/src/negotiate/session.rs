@@ -378,7 +378,7 @@ impl Session {
             self.steps + self.traders.values().map(|entry| entry.trader.steps()).sum::<u64>();
         let cpu_ns = own_cpu_ns();
         let looks_ns: u64 = self.traders.values().map(|entry| entry.trader.cost_ns).sum();
-        let step_ns = if steps == 0 { 0 } else { looks_ns / steps };
+        let step_ns = looks_ns.checked_div(steps).unwrap_or(0);
         self.teller.tell(None, &News::Cost { steps, cpu_ns, step_ns });
     }
 

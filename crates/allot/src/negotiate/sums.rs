@@ -54,10 +54,6 @@ pub struct Sums {
     total: Account,
 }
 
-fn grown(before: u64, now: u64) -> u64 {
-    if now >= before { now - before } else { 0 }
-}
-
 impl Sums {
     /// Adds what all have done since the last look, and answers with the sums. What is not known of
     /// all who can tell of it (`None` in all of a process's, since its threads tell) is `None`.
@@ -75,7 +71,7 @@ impl Sums {
                 None => *account,
             };
             let wait = |before: Option<u64>, now: Option<u64>| match (before, now) {
-                (Some(before), Some(now)) => grown(before, now),
+                (Some(before), Some(now)) => now.saturating_sub(before),
                 _ => 0,
             };
             let memory_ns = wait(before.memory_ns, account.memory_ns);
@@ -83,8 +79,8 @@ impl Sums {
             let is_group = matches!(who, Who::Cgroup(_));
             let disk_ns = if is_group { disk_ns.saturating_sub(memory_ns) } else { disk_ns };
             let total = &mut self.total;
-            total.run_ns += grown(before.run_ns, account.run_ns);
-            total.faults += grown(before.faults, account.faults);
+            total.run_ns += account.run_ns.saturating_sub(before.run_ns);
+            total.faults += account.faults.saturating_sub(before.faults);
             *total.cpu_ns.get_or_insert(0) += wait(before.cpu_ns, account.cpu_ns);
             *total.disk_ns.get_or_insert(0) += disk_ns;
             *total.memory_ns.get_or_insert(0) += memory_ns;

@@ -45,7 +45,7 @@ impl Machine {
         let own = "its processes have no cgroup (v2) of their own with pressure files";
         match what {
             "cpu" => format!("{own}, and this kernel keeps no schedstat"),
-            "memory" => format!("{own}"),
+            "memory" => own.to_owned(),
             _ => format!("{own}, and kernel.task_delayacct is 0"),
         }
     }
