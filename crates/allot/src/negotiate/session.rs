@@ -28,6 +28,8 @@ use wire::{Client, ClientError, CurrencyView, Operation, TicketView, TraderView}
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// How often it is looked whom a policy names, at least so long apart.
 const POLICY_PAUSE: Duration = Duration::from_secs(5);
+/// By what part of a window a look may be late, to be one with others.
+const LATER_PART: u64 = 20;
 /// The most operations of one request.
 const OPERATIONS_MAX: usize = 1000;
 
@@ -167,7 +169,10 @@ impl Session {
     /// How long until the next look.
     pub fn until_next(&self) -> Duration {
         let now_ns = self.now().ns;
-        let next_ns = self.traders.values().map(|entry| entry.trader.next_ns()).min();
+        // A bit later than the first is due, so that those who are due soon are looked at with it, and
+        // from then on always.
+        let later = |trader: &Trader| trader.next_ns() + trader.window_ns() / LATER_PART;
+        let next_ns = self.traders.values().map(|entry| later(&entry.trader)).min();
         let policy = self.policy.as_ref().map(|_| POLICY_PAUSE);
         let trader = next_ns.map(|next_ns| Duration::from_nanos(next_ns.saturating_sub(now_ns)));
         trader.into_iter().chain(policy).min().unwrap_or(POLICY_PAUSE)
@@ -207,6 +212,7 @@ impl Session {
             found.traders.into_iter().map(|view| (view.id, view)).collect();
         let mut wanted = Vec::new();
         let mut gone = false;
+        let now = self.now();
         for id in due {
             let Some(view) = views.remove(id) else {
                 gone = true;
@@ -216,7 +222,6 @@ impl Session {
                 self.steps += entry.trader.steps();
                 continue;
             };
-            let now = self.now();
             let entry = self.traders.get_mut(id).expect("it is due");
             let (own, news) = entry.trader.step(&view, &self.machine, self.cpus, now);
             entry.cpu_tickets = view.cpu_tickets;

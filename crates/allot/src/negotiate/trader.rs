@@ -120,6 +120,11 @@ impl Trader {
         self.next_ns
     }
 
+    /// The least length of a window.
+    pub fn window_ns(&self) -> u64 {
+        self.settings.options.window_ns
+    }
+
     /// There was no answer: to be looked at again after a window.
     pub fn wait(&mut self, now_ns: u64) {
         self.next_ns = now_ns + self.settings.options.window_ns;
@@ -374,5 +379,152 @@ fn verdict(verdict: &Verdict) -> News {
         Verdict::Kept { exchanges, effect } => News::Kept { exchanges, effect },
         Verdict::TakenBack { exchanges, effect } => News::TakenBack { exchanges, effect },
         Verdict::LoadChanged { ended } => News::LoadChanged { ended },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use market::negotiator::Options;
+    use wire::{ExchangeView, HoldingView, LeaseView, LegView};
+
+    const WINDOW_NS: u64 = 1_000_000_000;
+
+    fn soft(resource: &str) -> wire::Good {
+        wire::Good { resource: resource.to_owned(), kind: wire::TicketKind::Soft }
+    }
+
+    fn view(resources: &[&str]) -> TraderView {
+        let holding =
+            |resource: &&str| HoldingView { good: soft(resource), held: 1000, spare: 900 };
+        TraderView {
+            id: 7,
+            name: "a".to_owned(),
+            owner: 0,
+            members: Vec::new(),
+            members_left_out: 0,
+            cpu_value: 0.25,
+            cpu_guaranteed: 0.5,
+            cpu_tickets: Vec::new(),
+            holdings: resources.iter().map(holding).collect(),
+            offers: Vec::new(),
+            exchanges: Vec::new(),
+        }
+    }
+
+    /// It gives 100 disk tickets, and its lease ends then.
+    fn exchange(id: u64, until_s: u64) -> ExchangeView {
+        let leg = |giver, receiver, resource, amount| LegView {
+            giver,
+            giver_name: String::new(),
+            receiver,
+            receiver_name: String::new(),
+            good: soft(resource),
+            amount,
+        };
+        let legs = vec![leg(7, 8, "disk:sda", 100), leg(8, 7, "cpu", 50)];
+        let leases = vec![LeaseView { party: 7, until_s }];
+        ExchangeView { id, legs, until_s: None, offers: Vec::new(), leases }
+    }
+
+    fn trader(settings: Settings) -> Trader {
+        let options = Options { window_ns: WINDOW_NS, ..settings.options };
+        let settings = Settings { options, ..settings };
+        Trader::new(&view(&[]), settings, Arc::default()).expect("somebody to trade for")
+    }
+
+    fn waits(ns: u64) -> Account {
+        Account { cpu_ns: Some(ns), disk_ns: Some(0), memory_ns: None, ..Account::default() }
+    }
+
+    fn at(window: u64) -> Now {
+        Now { ns: window * WINDOW_NS, unix_s: 1000 + window, ticks: 0 }
+    }
+
+    fn names(seen: &[Seen]) -> Vec<(String, u64)> {
+        seen.iter().map(|seen| (seen.good.resource.to_string(), seen.free)).collect()
+    }
+
+    #[test]
+    fn goods_whose_waits_are_not_known_or_wanted_are_not_traded() {
+        let machine = Machine::look();
+        let mut some = trader(Settings::default());
+        let mut news = Vec::new();
+        let mut full = view(&["cpu", "disk:sda", "memory", "net:eth0"]);
+        full.members = vec![MemberView::Cgroup { id: 1, path: None }];
+        let seen = some.seen(&full, &waits(5), &machine, &mut news);
+        assert_eq!(names(&seen), [("cpu".to_owned(), 900), ("disk:sda".to_owned(), 900)]);
+        assert_eq!(news.len(), 2, "of memory and the network: {news:?}");
+        some.seen(&full, &waits(6), &machine, &mut news);
+        assert_eq!(news.len(), 2, "once");
+        let two = view(&["cpu", "disk:sda", "disk:sdb"]);
+        assert_eq!(names(&some.seen(&two, &waits(6), &machine, &mut news)).len(), 1);
+        let goods = Some(vec!["disk:sda".to_owned()]);
+        let mut one = trader(Settings { goods, ..Settings::default() });
+        assert_eq!(names(&one.seen(&full, &waits(5), &machine, &mut news)).len(), 1);
+    }
+
+    #[test]
+    fn no_more_is_free_than_the_most_that_is_ever_given() {
+        let mut some = trader(Settings { most_part: 0.3, ..Settings::default() });
+        let mut view = view(&["disk:sda"]);
+        let disk = |some: &mut Trader, view: &TraderView| {
+            some.seen(view, &waits(0), &Machine::look(), &mut Vec::new())[0].free
+        };
+        assert_eq!(disk(&mut some, &view), 270);
+        view.exchanges = vec![exchange(3, 9)];
+        view.holdings[0].spare = 800;
+        assert_eq!(disk(&mut some, &view), 170, "of the 900 that are its own it gives 100");
+        view.exchanges = vec![exchange(3, 9), exchange(4, 9), exchange(5, 9)];
+        assert_eq!(disk(&mut some, &view), 30);
+    }
+
+    #[test]
+    fn what_was_left_is_taken_over_renewed_in_time_and_left_again() {
+        let mut some = trader(Settings { lease: Duration::from_secs(100), ..Settings::default() });
+        let machine = Machine::look();
+        let mut view = view(&["cpu", "disk:sda"]);
+        view.exchanges = vec![exchange(3, 1060)];
+        let (wanted, news) = some.step(&view, &machine, 2, at(0));
+        assert_eq!(news, [News::Began { exchanges: vec![3] }]);
+        assert!(wanted.is_empty(), "more than half is left: {wanted:?}");
+        let (wanted, _) = some.step(&view, &machine, 2, at(11));
+        let [Wanted { operation: Operation::RenewExchange { exchange: 3, until_s, .. }, .. }] =
+            &wanted[..]
+        else {
+            panic!("{wanted:?}")
+        };
+        assert_eq!(*until_s, Some(1111));
+        assert_eq!(some.due_ns, 11e9, "half of two CPUs");
+        assert!(some.leave(false).is_empty(), "on its lease");
+        let kept = some.leave(true);
+        assert!(matches!(
+            &kept[..],
+            [Wanted { operation: Operation::RenewExchange { until_s: None, .. }, .. }]
+        ));
+    }
+
+    #[test]
+    fn a_window_without_progress_is_none() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("count");
+        let progress = Some(super::super::progress::Source::File(path.display().to_string()));
+        let mut some = trader(Settings { progress, ..Settings::default() });
+        let (view, machine) = (view(&["cpu", "disk:sda"]), Machine::look());
+        let (_, news) = some.step(&view, &machine, 1, at(0));
+        assert!(matches!(&news[1], News::Limited { why } if why.contains("count")), "{news:?}");
+        assert_eq!(some.next_ns(), WINDOW_NS);
+        assert!(some.step(&view, &machine, 1, at(1)).1.is_empty(), "once");
+        std::fs::write(&path, "5").expect("written");
+        assert!(some.step(&view, &machine, 1, at(2)).1.is_empty());
+        std::fs::remove_file(&path).expect("removed");
+        let (_, news) = some.step(&view, &machine, 1, at(3));
+        assert_eq!(news.len(), 1, "again, as it had been there");
+    }
+
+    #[test]
+    fn nobody_trades_for_everybody() {
+        let everybody = TraderView { members: vec![MemberView::Rest], ..view(&[]) };
+        assert!(Trader::new(&everybody, Settings::default(), Arc::default()).is_err());
     }
 }
