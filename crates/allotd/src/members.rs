@@ -4,7 +4,7 @@
 use crate::resolve::{Found, look, no_process};
 use crate::trouble::trouble;
 use crate::view::Commands;
-use ledger::{Currency, CurrencyId, Ledger, Member, NewClient, ProcessIdentity};
+use ledger::{Currency, CurrencyId, Ledger, Member, Nature, NewClient, ProcessIdentity};
 use observe::{CgroupLayout, ProcessHandle};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use std::collections::{BTreeMap, BTreeSet};
@@ -145,11 +145,20 @@ pub fn all_of(ledger: &Ledger, id: CurrencyId) -> (Vec<Member>, u64) {
             open.extend(holders.filter(|holder| seen.insert(*holder)));
             continue;
         }
-        for member in ledger.members(id) {
+        for member in founder_of(ledger, id).into_iter().chain(ledger.members(id)) {
             if all.len() < SHOWN_MAX { all.push(member) } else { left_out += 1 }
         }
     }
     (all, left_out)
+}
+
+/// Whose client it is, where that has joined no other.
+fn founder_of(ledger: &Ledger, id: CurrencyId) -> Option<Member> {
+    match ledger.currency(id)?.record.nature {
+        Nature::Client { founder, .. } => Some(founder),
+        _ => None,
+    }
+    .filter(|founder| ledger.joined_by(founder).is_none())
 }
 
 /// Those of the threads and cgroups after `last` that are gone, some at a time; `last` moves on.

@@ -222,7 +222,7 @@ impl World {
                 // By a party, or as its time is over.
                 if dice.one_in(2) { own(end) } else { Some((Authority::System, end)) }
             }
-            46 => own(self.renew(&mut dice)?),
+            46 | 47 => own(self.renew(user, &mut dice)?),
             _ => {
                 let (uid, gid) = match user.uid {
                     0 => self.login(&mut dice),
@@ -476,7 +476,7 @@ impl World {
         let party = *rich.or(parties.first())?;
         let terms = random_terms(&self.ledger, party, &mut dice.0)?;
         let until_s = dice.one_in(3).then(|| dice.below(9) as u64);
-        let lease = dice.one_in(2).then_some(Lease { offer_until_s: 1, exchange_until_s: 2 });
+        let lease = (!dice.one_in(4)).then_some(Lease { offer_until_s: 1, exchange_until_s: 2 });
         Some(Intent::Offer { offer: Offer { party, terms, until_s, lease } })
     }
 
@@ -489,16 +489,23 @@ impl World {
         Some(Intent::Exchange { legs, until_s: None })
     }
 
-    /// Mostly of somebody who has a lease.
-    fn renew(&self, dice: &mut Dice) -> Option<Intent> {
+    /// Mostly of somebody who has a lease, and of the caller where that is so.
+    fn renew(&self, user: &User, dice: &mut Dice) -> Option<Intent> {
         let leased = self
             .ledger
             .exchanges()
             .flat_map(|(id, exchange)| exchange.leases.keys().map(move |party| (id, *party)));
         let all: Vec<(ExchangeId, CurrencyId)> = leased.collect();
-        let (exchange, party) = dice.among(&all)?;
+        let theirs: Vec<(ExchangeId, CurrencyId)> = all
+            .iter()
+            .filter(|(_, party)| {
+                self.ledger.currency(*party).is_some_and(|it| it.record.owner == user.uid)
+            })
+            .copied()
+            .collect();
+        let (exchange, party) = dice.among(&theirs).or_else(|| dice.among(&all))?;
         let party = if dice.one_in(6) { self.any(dice)? } else { party };
-        let until_s = (!dice.one_in(4)).then(|| dice.below(9) as u64);
+        let until_s = (!dice.one_in(8)).then(|| dice.below(9) as u64);
         Some(Intent::Renew { exchange, party, until_s })
     }
 

@@ -6,6 +6,7 @@
 mod client;
 mod exchange;
 mod operation;
+mod pattern;
 mod view;
 
 pub use client::{Client, ClientError, Lines, default_socket, private_socket};
@@ -17,6 +18,7 @@ pub use operation::{
     Amount, Class, CurrencyRef, DiskLimit, MemberRef, Operation, OperationResult, Operations,
     OperationsDone, TicketKind,
 };
+pub use pattern::matches;
 pub use view::{
     Check, ClientSample, ClientState, CurrencyView, DiskLimitView, Doctor, DoctorResource,
     EnforcerView, ErrorBody, Event, EventKind, Grant, LedgerView, MemberView, Nature, PolicyView,
