@@ -218,7 +218,7 @@ fn settled(bench: &Bench, floor: &Floor, pages: [u64; 2]) -> Result<[PathBuf; 2]
     let pids = floor.pids();
     loop {
         let groups = [0, 1].map(|server| {
-            let bytes = pages[server] * PAGE_KIB << 10;
+            let bytes = (pages[server] * PAGE_KIB) << 10;
             group_of(pids[server]).filter(|group| number(group, "memory.min") == Some(bytes))
         });
         if let [Some(small), Some(big)] = groups {
