@@ -317,10 +317,9 @@ mod tests {
         assert_eq!(verdict(110, 101, 100, 0.0), [true, true, true]);
         assert_eq!(verdict(99, 110, 100, 0.0), [false, false, true]);
         assert_eq!(verdict(110, 99, 100, 0.0), [false, true, true]);
-        assert_eq!(verdict(140, 140, 90, 0.0), [true, true, false], "90 of 770 are 11.7 %");
-        // A turn of 2 % more or less could be all of it, from 20 to 21.6 % by 100 tickets.
-        assert_eq!(verdict(140, 140, 90, 0.02), [false, true, false]);
-        assert_eq!(verdict(140, 140, 94, 0.02), [false, true, true], "12.1 and 2 %");
+        assert_eq!(verdict(101, 110, 85, 0.0), [true, true, false], "85 of 696 are 12.2 %");
+        // A turn of 2 % more or less could be all of the gain, from 20 to 21.6 %, and of the lack.
+        assert_eq!(verdict(101, 110, 85, 0.02), [false, true, true]);
     }
 
     #[test]
