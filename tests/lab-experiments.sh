@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Four experiments, short, in the lab, with ALLOT_LONG set (`make soak`). With the scheduler in the kernel: shares
+# Five experiments, short, in the lab, with ALLOT_LONG set (`make soak`). With the scheduler in the kernel: shares
 # (cpu-hierarchy), each within its stated bound of 2 percentage points and ten quanta, and ticket transfers (inversion), with
 # which a wait must be at most half as long. On a disk of a known speed: guarantees of memory (memory-shares), of which no look
 # may find less than a page below, and shares of the disk (disk-shares), 4:1 within 5 % and a turn of BFQ's, on a clock that
-# counts instructions, since a disk that is slower at times is another disk. One line an experiment; 5 s in the lab where
+# counts instructions, since a disk that is slower at times is another disk; and exchanges of CPU for disk
+# (exchange-cpu-disk), by which both gain and nobody else has less than a seventh. One line an experiment; 5 s in the lab where
 # ALLOT_LONG is not set. experiments/lab-all and lab-disk run all of them, long enough for figures.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -39,11 +40,17 @@ experiments --timeout 900 -- env ALLOT_BIN_DIR="$bin" tests/experiments.sh --qui
 # shellcheck disable=SC2016  # the shell in the lab expands it
 experiments --timeout 600 -- env ALLOT_BIN_DIR="$bin" lab/with-disk --latency-us 4000 --swap 256M -- \
   bash -c '"${@:1:$#-1}"' with-disk tests/experiments.sh --memory
-# shellcheck disable=SC2016
-experiments --icount --timeout 600 -- lab/with-disk --latency-us 4000 --depth 1 -- bash -c 'modprobe bfq
-  if "$1/allot" exp run disk-shares --seconds 100 --out "${TMPDIR:-/tmp}/report"; then
-    echo "ok experiment:disk-shares"
-  else
-    echo "FAIL experiment:disk-shares: exit status $?"
-  fi' - "$bin"
+
+# on_disk CPUS NAME SECONDS: on a disk that takes one request at a time, shared by BFQ.
+on_disk() {
+  # shellcheck disable=SC2016
+  experiments --cpus "$1" --icount --timeout 600 -- lab/with-disk --latency-us 4000 --depth 1 -- bash -c 'modprobe bfq
+    if "$1/allot" exp run "$2" --seconds "$3" --out "${TMPDIR:-/tmp}/report"; then
+      echo "ok experiment:$2"
+    else
+      echo "FAIL experiment:$2: exit status $?"
+    fi' - "$bin" "$2" "$3"
+}
+on_disk 2 disk-shares 100
+on_disk 1 exchange-cpu-disk 60
 exit "$failed"

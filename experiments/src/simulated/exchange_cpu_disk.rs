@@ -38,6 +38,6 @@ pub(super) fn run(plan: &Plan) -> Outcome {
     findings.units =
         "times of the progress without exchange; parts of the CPU and of the disk's requests"
             .to_owned();
-    let plots = findings.take(judge(&exchanges));
+    let plots = findings.take(judge(&exchanges, 0.0));
     findings.finish(plan, plots)
 }

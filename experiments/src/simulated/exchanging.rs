@@ -1,7 +1,7 @@
 //! The two loads of paper 1's exchanges (6.5 and 6.6), and what it takes to trade in them.
 
 use super::scene::{client, soft_disk};
-use ledger::{BASE, CurrencyId, Funding, Good, Intent, Resource, TicketKind};
+use ledger::{BASE, CurrencyId, Funding, Good, Intent, Leg, Resource, TicketKind};
 use policy::PolicyName;
 use sim::machine::books::{disk, funding, root};
 use sim::machine::chance::Chance;
@@ -176,15 +176,21 @@ pub(super) fn alike(seed: u64) -> Load {
 }
 
 impl Load {
-    /// The two exchange: the first gives `amounts.0` of its good, the second `amounts.1` of its own.
-    /// Their base tickets are changed, which has the value that an exchange's four tickets have.
+    /// The two exchange: the first gives `amounts.0` of its good, the second `amounts.1` of its own. Of
+    /// nothing there is no exchange.
     pub(super) fn exchange(&mut self, amounts: (u64, u64)) {
-        let [(first, first_own), (second, second_own)] = self.goods.clone();
-        // Less before more: hard tickets cannot be more than there are.
-        self.set(0, &first, first_own - amounts.0);
-        self.set(1, &second, second_own - amounts.1);
-        self.set(1, &first, first_own + amounts.0);
-        self.set(0, &second, second_own + amounts.1);
+        if amounts == (0, 0) {
+            return;
+        }
+        let leg = |giver: usize, amount: u64| Leg {
+            giver: self.clients[giver],
+            receiver: self.clients[1 - giver],
+            good: self.goods[giver].0.clone(),
+            amount,
+        };
+        let legs = vec![leg(0, amounts.0), leg(1, amounts.1)];
+        let exchange = Intent::Exchange { legs, until_s: None };
+        self.machine.ask(root(), exchange).expect("both have what they give");
     }
 
     /// Sets what a client holds of a good.

@@ -52,7 +52,7 @@ impl Machine {
                         self.admit(*id);
                     }
                 }
-                Change::Currency { .. } => self.guarantees_stale = true,
+                Change::Currency { .. } | Change::Exchange { .. } => self.guarantees_stale = true,
                 Change::Ticket { before, after, .. } => {
                     let memory = |ticket: &ledger::Ticket| ticket.resource == Resource::Memory;
                     self.guarantees_stale |= before.iter().chain(after).any(memory);
