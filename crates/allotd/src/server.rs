@@ -150,7 +150,7 @@ async fn market(State(shared): State<Shared>) -> Answer<MarketView> {
 
 #[derive(Deserialize)]
 struct TradersQuery {
-    who: String,
+    who: Option<String>,
 }
 
 /// Some of those who can trade: what consumes as them, what they hold, offer and have exchanged. For
@@ -158,8 +158,9 @@ struct TradersQuery {
 #[utoipa::path(
     get,
     path = "/v1/traders",
-    params(("who" = String, Query, description = "References to currencies or clients, with commas \
-                                                  between; those by an id that are gone are left out")),
+    params(("who" = Option<String>, Query, description = "References to currencies or clients, with commas \
+                                                  between; those by an id that are gone are left out, and \
+                                                  without any nobody is shown")),
     responses((status = 200, body = TradersView), (status = 404, body = ErrorBody))
 )]
 async fn traders(
@@ -169,7 +170,9 @@ async fn traders(
 ) -> Answer<TradersView> {
     let Query(TradersQuery { who }) = query.map_err(bad_query)?;
     let caller = known(caller)?;
-    let who: Vec<CurrencyRef> = who.split(',').map(CurrencyRef::from).collect();
+    let who = who.unwrap_or_default();
+    let who: Vec<CurrencyRef> =
+        who.split(',').filter(|it| !it.is_empty()).map(CurrencyRef::from).collect();
     if who.len() > TRADERS_MAX {
         let message = format!("{} are asked for; at most {TRADERS_MAX} at a time", who.len());
         return Err(Failure(trouble("invalid", message)));

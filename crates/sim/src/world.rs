@@ -174,7 +174,7 @@ impl World {
             )),
             18 | 19 => Some((Authority::System, self.fork(process?, &mut dice))),
             20 => Some((Authority::System, Intent::Exit { member: process?.into() })),
-            21..=24 => own(Intent::Join {
+            21..=23 => own(Intent::Join {
                 member: self.member(user, gid, &mut dice),
                 client: self.client_open_to(&caller, Rights::ISSUE, &mut dice)?,
             }),
@@ -222,7 +222,7 @@ impl World {
                 // By a party, or as its time is over.
                 if dice.one_in(2) { own(end) } else { Some((Authority::System, end)) }
             }
-            46 | 47 => own(self.renew(user, &mut dice)?),
+            24 | 46..=48 => own(self.renew(user, &mut dice)?),
             _ => {
                 let (uid, gid) = match user.uid {
                     0 => self.login(&mut dice),
@@ -476,7 +476,7 @@ impl World {
         let party = *rich.or(parties.first())?;
         let terms = random_terms(&self.ledger, party, &mut dice.0)?;
         let until_s = dice.one_in(3).then(|| dice.below(9) as u64);
-        let lease = (!dice.one_in(4)).then_some(Lease { offer_until_s: 1, exchange_until_s: 2 });
+        let lease = (!dice.one_in(8)).then_some(Lease { offer_until_s: 1, exchange_until_s: 2 });
         Some(Intent::Offer { offer: Offer { party, terms, until_s, lease } })
     }
 
