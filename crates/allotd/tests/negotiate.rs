@@ -330,7 +330,8 @@ fn a_policy_takes_clients_as_they_come_and_go() {
     let client = daemon.client();
     let file = daemon.dir.path().join("negotiate.toml");
     let policy = "[[group]]\nmatch = { names = [\"other\"], of = \"currencies\" }\n\
-                  [[group]]\nmatch = { names = [\"sh\", \"setpriv\", \"taskset\"] }\nwindow = \"200ms\"\nmost_part = 0.03\n";
+                  [[group]]\nmatch = { names = [\"sh\", \"setpriv\", \"taskset\"] }\n\
+                  window = \"200ms\"\nmost_part = 0.03\n";
     std::fs::write(&file, policy).expect("written");
     let path = file.display().to_string();
     let mut negotiator = Negotiator::start(&daemon, &["--policy", &path]);

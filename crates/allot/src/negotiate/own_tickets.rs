@@ -10,7 +10,8 @@ const ONE_IN: u64 = 100;
 /// What it is to have, by issuer and kind.
 pub type Funds = BTreeMap<(u64, bool), u64>;
 
-/// For trading for clients with these CPU tickets: of each issuer's soft and hard tickets a hundredth, rounded down.
+/// For trading for clients with these CPU tickets: of each issuer's soft and hard tickets a hundredth,
+/// rounded down.
 pub fn funds<'a>(tickets: impl Iterator<Item = &'a TicketView>) -> Funds {
     let mut sums = Funds::new();
     for ticket in tickets {
