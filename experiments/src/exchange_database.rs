@@ -13,7 +13,8 @@ use crate::orders::Work;
 use crate::plot::draw;
 use crate::report::Findings;
 use crate::session::Bench;
-use crate::{Contest, ExperimentError, ExperimentInfo, Outcome};
+use crate::workers::Job;
+use crate::{Check, Contest, ExperimentError, ExperimentInfo, Outcome};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -61,6 +62,8 @@ const FILE_MIB: u64 = 16;
 /// Parts of each run: nothing is exchanged and `small` fills its memory; the exchange is there, and it fills what it got;
 /// what counts.
 const PARTS: [f64; 3] = [0.2, 0.5, 0.3];
+/// How far the runs without exchange may be apart, as a part: a turn of BFQ's and what is drawn by chance.
+const AGREE: f64 = 0.1;
 /// How long allotd may take until the servers' memory is set as the tickets say.
 const SET_LIMIT: Duration = Duration::from_secs(60);
 
@@ -83,6 +86,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
     let mut daemon = bench.allotd_with_bfq(&setup)?;
     let mut findings = Findings::new(bench, &daemon)?;
     let seconds = bench.total / RUNS as f64;
+    make_databases(bench, &disk)?;
     let mut one = |exchanged| run_one(bench, &mut daemon, &disk, seconds, exchanged);
     let first = one((0, 0))?;
     let seen: Vec<Seen> = CELLS.into_iter().map(&mut one).collect::<Result<_, _>>()?;
@@ -105,16 +109,12 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
         findings.contests.extend(details(&Cell::name(*memory, *disk), seen));
     }
     findings.checks = judged.checks;
+    findings.checks.push(agree(&first, &last));
     findings.notes.extend(judged.notes);
     let [begin, fill, counts] = PARTS.map(|part| part * seconds);
     findings.notes.push(format!(
-        "each run: {begin:.0} s without exchange, {fill:.0} s with it, then {counts:.0} s that count; `default` is without \
-         exchange, before and after all others, whose look-ups differ by {}",
-        [0, 1].map(|server| {
-            let (one, other) = (first.look_ups[server], last.look_ups[server]);
-            format!("{:.1} % ({})", (one - other).abs() / none.look_ups[server] * 100.0, SERVERS[server])
-        })
-        .join(" and ")
+        "each run: {begin:.0} s without exchange, {fill:.0} s with it, then {counts:.0} s that count; `default` is the \
+         average of two without exchange, before and after all others"
     ));
     findings.notes.push(format!(
         "{LIMIT_MIB} MiB for all, of which each server has {} KiB for sure; memory.min and memory.low alone choose who \
@@ -126,6 +126,31 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
         judged.plots.iter().map(|(name, panels)| (format!("{name}.svg"), draw(INFO.title, panels)));
     let svg = svg.collect();
     Ok(findings.finish(bench, &INFO, INFO.title, INFO.paper, svg))
+}
+
+/// The databases, made by processes that do nothing else: who has just written much is no reader like the others.
+fn make_databases(bench: &Bench, disk: &Disk) -> Result<(), ExperimentError> {
+    let servers = traders(disk).into_iter().take(SERVERS.len());
+    let jobs: Vec<Job> = servers.map(|trader| Job::new(&trader.name, trader.work)).collect();
+    bench.workers(&jobs, 0.0).map(drop)
+}
+
+/// What is compared with must be the same before and after.
+fn agree(first: &Seen, last: &Seen) -> Check {
+    let apart = [0, 1].map(|server| {
+        let (first, last) = (first.look_ups[server], last.look_ups[server]);
+        2.0 * (first - last).abs() / (first + last)
+    });
+    let what = format!(
+        "the two runs without exchange agree within {:.0} % (look-ups of small {:.1} and {:.1}, of big {:.1} and {:.1} a \
+         second)",
+        AGREE * 100.0,
+        first.look_ups[0],
+        last.look_ups[0],
+        first.look_ups[1],
+        last.look_ups[1]
+    );
+    Check { what, ok: apart.iter().all(|apart| *apart <= AGREE) }
 }
 
 fn details(what: &str, seen: &Seen) -> Vec<Contest> {
@@ -249,5 +274,7 @@ mod tests {
         let both = average(&seen(1.0), &seen(3.0));
         assert_eq!(both, seen(2.0));
         assert_eq!(details("no exchange", &both).len(), 6);
+        assert!(agree(&seen(1.0), &seen(1.1)).ok);
+        assert!(!agree(&seen(1.0), &seen(1.2)).ok);
     }
 }
