@@ -42,12 +42,6 @@ impl Settings {
         Duration::from_nanos(self.options.window_ns)
     }
 
-    /// When an offer made now ends, if nobody makes another: after three windows, and the two seconds
-    /// in which allotd may look.
-    pub fn offer_lasts(&self, window: Duration) -> Duration {
-        3 * window + Duration::from_secs(2)
-    }
-
     fn check(&self) -> Result<(), String> {
         let options = &self.options;
         let of = |name: &str, is_good: bool, what: &str| match is_good {

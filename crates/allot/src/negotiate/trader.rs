@@ -3,7 +3,7 @@
 //! 1. Nothing is done by halves: what allotd answers decides what stands ([`Trader::done`]).
 //! 2. What is due to the client is its part of the CPUs, the greater of what it is worth now and what it
 //!    is sure of: who sleeps is due something nevertheless.
-//! 3. A lease is renewed when less than half of it is left.
+//! 3. A lease is renewed when less than half of it is left, or so little that the next look may be too late.
 
 use super::progress::{Progress, Whose};
 use super::settings::Settings;
@@ -18,6 +18,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use wire::{CurrencyRef, Lease, MemberView, OfferPoint, Operation, TraderView};
+
+/// In what time allotd sees that something is over, and whole seconds are told apart.
+const LOOKS_OF_ALLOTD: Duration = Duration::from_secs(2);
 
 /// The time, by two clocks, and what all has cost.
 #[derive(Clone, Copy, Debug)]
@@ -290,16 +293,28 @@ impl Trader {
                 Action::End { exchange } => wanted.push(self.end(exchange)),
             }
         }
-        let half_s = self.settings.lease.as_secs() / 2;
+        let lasts = self.exchanges_last(now);
+        let early_s = (lasts / 2).max(self.window(now) + LOOKS_OF_ALLOTD).as_secs();
         let held: BTreeSet<u64> = self.negotiator.exchanges().collect();
         for exchange in view.exchanges.iter().filter(|exchange| held.contains(&exchange.id)) {
             let own = exchange.leases.iter().find(|lease| lease.party == self.id);
-            if own.is_some_and(|lease| lease.until_s < now.unix_s + half_s) {
-                let until_s = Some(now.unix_s + self.settings.lease.as_secs());
+            if own.is_some_and(|lease| lease.until_s < now.unix_s + early_s) {
+                let until_s = Some(now.unix_s + lasts.as_secs());
                 wanted.push(self.renew(exchange.id, until_s));
             }
         }
         wanted.extend(offers.into_iter().map(|(tag, terms)| self.offer(tag, terms, now)));
+    }
+
+    /// The length of this window.
+    fn window(&self, now: Now) -> Duration {
+        let planned = Duration::from_nanos(self.next_ns.saturating_sub(now.ns));
+        planned.max(self.settings.window())
+    }
+
+    /// How long exchanges last from now on: through some windows at least, however long these have become.
+    fn exchanges_last(&self, now: Now) -> Duration {
+        self.settings.lease.max(4 * self.window(now) + LOOKS_OF_ALLOTD)
     }
 
     fn end(&mut self, exchange: u64) -> Wanted {
@@ -314,8 +329,7 @@ impl Trader {
     }
 
     fn offer(&self, tag: u64, terms: Terms, now: Now) -> Wanted {
-        let window = Duration::from_nanos(self.next_ns.saturating_sub(now.ns));
-        let offer_lasts = self.settings.offer_lasts(window.max(self.settings.window()));
+        let offer_lasts = 3 * self.window(now) + LOOKS_OF_ALLOTD;
         let points = terms.points.iter().map(|it| OfferPoint { give: it.give, want: it.want });
         let operation = Operation::Offer {
             party: Some(CurrencyRef(format!("#{}", self.id))),
@@ -327,8 +341,8 @@ impl Trader {
             most: Some(terms.most),
             until_s: None,
             lease: Some(Lease {
-                offer_until_s: now.unix_s + offer_lasts.as_secs().max(2),
-                exchange_until_s: now.unix_s + self.settings.lease.as_secs(),
+                offer_until_s: now.unix_s + offer_lasts.as_secs(),
+                exchange_until_s: now.unix_s + self.exchanges_last(now).as_secs(),
             }),
         };
         Wanted { operation, what: What::Offer(tag, terms) }
@@ -502,6 +516,25 @@ mod tests {
             &kept[..],
             [Wanted { operation: Operation::RenewExchange { until_s: None, .. }, .. }]
         ));
+    }
+
+    #[test]
+    fn a_short_lease_is_renewed_before_it_is_over() {
+        let mut some = trader(Settings { lease: Duration::from_secs(3), ..Settings::default() });
+        let machine = Machine::look();
+        let mut view = view(&["cpu", "disk:sda"]);
+        let mut until_s = 1003;
+        for window in 0..20 {
+            view.exchanges = vec![exchange(3, until_s)];
+            let now = at(window);
+            assert!(now.unix_s < until_s, "it is over at {}", now.unix_s);
+            let (wanted, _) = some.step(&view, &machine, 2, now);
+            for it in wanted {
+                if let Operation::RenewExchange { until_s: Some(later), .. } = it.operation {
+                    until_s = later;
+                }
+            }
+        }
     }
 
     #[test]
