@@ -381,20 +381,23 @@ impl Running {
         Ok(results)
     }
 
+    fn resolver<'a>(&'a mut self, caller: &'a Caller) -> Resolver<'a> {
+        Resolver {
+            ledger: &self.keeper.ledger,
+            caller,
+            policy: self.keeper.policy.as_ref(),
+            names: &mut self.names,
+            cgroups: &mut self.cgroups,
+        }
+    }
+
     fn operate_one(
         &mut self,
         caller: &Caller,
         operation: Operation,
         entries: &mut Vec<Entry>,
     ) -> Result<Made, Trouble> {
-        let mut resolver = Resolver {
-            ledger: &self.keeper.ledger,
-            caller,
-            policy: self.keeper.policy.as_ref(),
-            names: &mut self.names,
-            cgroups: &mut self.cgroups,
-        };
-        let (intent, command) = resolver.intent(operation)?;
+        let (intent, command) = self.resolver(caller).intent(operation)?;
         let releases = match &intent {
             Intent::Release { client } => {
                 self.keeper.ledger.currency(*client).and_then(|currency| currency.process())

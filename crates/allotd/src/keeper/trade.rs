@@ -3,7 +3,6 @@
 use super::{Round, Running, unix_ms};
 use crate::bourse;
 use crate::members;
-use crate::resolve::Resolver;
 use crate::view::currency_name;
 use journal::Entry;
 use ledger::{Caller, Intent};
@@ -66,14 +65,7 @@ impl Running {
         self.see_who_competes();
         let mut traders = Vec::with_capacity(who.len());
         for reference in who {
-            let mut resolver = Resolver {
-                ledger: &self.keeper.ledger,
-                caller,
-                policy: self.keeper.policy.as_ref(),
-                names: &mut self.names,
-                cgroups: &mut self.cgroups,
-            };
-            let id = match resolver.currency(reference) {
+            let id = match self.resolver(caller).currency(reference) {
                 Err(trouble) if reference.0.starts_with('#') && trouble.code == "unknown" => {
                     continue;
                 }
