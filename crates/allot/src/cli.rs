@@ -2,7 +2,7 @@
 
 use crate::{
     calibrate, completions, currency, doctor, events, exchange, exp, fund, lend, limit, member,
-    nice, policy, process, run, status, top, trace, tree, utilities,
+    negotiate, nice, policy, process, run, status, top, trace, tree, utilities,
 };
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -55,6 +55,7 @@ pub enum Command {
     Leave(member::LeaveArgs),
     Exchange(exchange::ExchangeArgs),
     Lend(exchange::LendArgs),
+    Negotiate(Box<negotiate::NegotiateArgs>),
     Transfer(lend::TransferArgs),
     Guest(lend::GuestArgs),
     Limit(limit::LimitArgs),

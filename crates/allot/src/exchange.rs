@@ -182,6 +182,7 @@ fn offer(global: &Global, args: &OfferArgs) -> Result<ExitCode, CliError> {
         least: args.least,
         most,
         until_s: args.until,
+        lease: None,
     };
     let done = session::connect(global)?.operate(operation)?;
     output::done(global, &done, Some(&show::offered(&done)))?;

@@ -16,6 +16,7 @@ mod lend;
 mod limit;
 mod live;
 mod member;
+mod negotiate;
 mod nice;
 mod numbers;
 mod output;
@@ -71,6 +72,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Leave(args) => member::leave(global, &args),
         Command::Exchange(args) => exchange::exchange(global, &args),
         Command::Lend(args) => exchange::lend(global, &args),
+        Command::Negotiate(args) => negotiate::negotiate(global, &args),
         Command::Transfer(args) => lend::transfer(global, &args),
         Command::Guest(args) => lend::guest(global, &args),
         Command::Limit(args) => limit::limit(global, &args),

@@ -1,11 +1,18 @@
 //! The market: the dealer at work on the ledger's offers, the time at which offers and exchanges
 //! end, and how all of it is shown.
 
-use crate::view::kind_view;
-use ledger::{Change, Clearing, CurrencyId, ExchangeId, Good, Intent, Ledger, Leg, Offer, OfferId};
+use crate::view::{kind_view, part, ticket_view};
+use ledger::{
+    Change, Clearing, Currency, CurrencyId, Exchange, ExchangeId, Good, Holding, Intent, Ledger,
+    Leg, Offer, OfferId, Resource,
+};
 use market::{Match, PriceHistory};
 use std::time::{Duration, Instant};
-use wire::{ConflictView, ExchangeView, LegView, MarketView, OfferPoint, OfferView, PriceView};
+use valuation::Graph;
+use wire::{
+    ConflictView, ExchangeView, HoldingView, LeaseView, LegView, MarketView, OfferPoint, OfferView,
+    PriceView, TraderView,
+};
 
 /// The least time between two clearings, so that offers wait for each other, and a flood of them
 /// does not keep the keeper from all else.
@@ -32,6 +39,8 @@ impl Bourse {
     pub fn note(&mut self, changes: &[Change]) {
         self.must_clear |= changes.iter().any(|change| match change {
             Change::Offer { after, .. } => after.is_some(),
+            // Renewed: nobody has more or less than before.
+            Change::Exchange { before: Some(_), after: Some(_), .. } => false,
             Change::Ticket { .. } | Change::Exchange { .. } | Change::Currency { .. } => true,
             Change::Home { .. } | Change::Member { .. } | Change::Memory { .. } => false,
         });
@@ -49,7 +58,11 @@ impl Bourse {
             return Vec::new();
         }
         self.cleared = Some(Instant::now());
-        market::clear(book, |party, good| ledger.spare(party, good)).exchanges
+        let spare = |party, good: &Good| match ledger.may_exchange(party) {
+            true => ledger.spare(party, good),
+            false => 0,
+        };
+        market::clear(book, spare).exchanges
     }
 
     /// These were made at `at_s`, seconds since 1970.
@@ -66,15 +79,8 @@ impl Bourse {
     ) -> MarketView {
         let offers =
             ledger.offers().map(|(id, offer)| offer_view(ledger, id, offer, &name)).collect();
-        let exchanges = ledger
-            .exchanges()
-            .map(|(id, exchange)| ExchangeView {
-                id: id.0,
-                legs: exchange.legs.iter().map(|leg| leg_view(leg, &name)).collect(),
-                until_s: exchange.until_s,
-                offers: exchange.offers.iter().map(|offer| offer.0).collect(),
-            })
-            .collect();
+        let exchanges =
+            ledger.exchanges().map(|(id, exchange)| exchange_view(id, exchange, &name)).collect();
         let pairs = self.prices.pairs().iter();
         let prices = pairs
             .flat_map(|(one, other)| self.prices.of(one, other))
@@ -106,9 +112,9 @@ pub fn clearing(ledger: &Ledger, found: &Match) -> Option<Clearing> {
 /// What ends now.
 pub fn expired(ledger: &Ledger, now_s: u64) -> Vec<Intent> {
     let over = |until_s: Option<u64>| until_s.is_some_and(|until_s| until_s <= now_s);
-    let offers = ledger.offers().filter(|(_, offer)| over(offer.until_s));
+    let offers = ledger.offers().filter(|(_, offer)| over(offer.ends_s()));
     let offers = offers.map(|(offer, _)| Intent::CancelOffer { offer });
-    let exchanges = ledger.exchanges().filter(|(_, exchange)| over(exchange.until_s));
+    let exchanges = ledger.exchanges().filter(|(_, exchange)| over(exchange.ends_s()));
     offers.chain(exchanges.map(|(exchange, _)| Intent::EndExchange { exchange })).collect()
 }
 
@@ -151,7 +157,52 @@ fn offer_view(
         least: terms.least,
         most: terms.most,
         until_s: offer.until_s,
+        lease: offer.lease.map(|lease| wire::Lease {
+            offer_until_s: lease.offer_until_s,
+            exchange_until_s: lease.exchange_until_s,
+        }),
         spare: ledger.spare(offer.party, &terms.gives),
+    }
+}
+
+fn exchange_view(
+    id: ExchangeId,
+    exchange: &Exchange,
+    name: impl Fn(CurrencyId) -> String,
+) -> ExchangeView {
+    let leases = exchange.leases.iter();
+    ExchangeView {
+        id: id.0,
+        legs: exchange.legs.iter().map(|leg| leg_view(leg, &name)).collect(),
+        until_s: exchange.ends_s(),
+        offers: exchange.offers.iter().map(|offer| offer.0).collect(),
+        leases: leases.map(|(party, &until_s)| LeaseView { party: party.0, until_s }).collect(),
+    }
+}
+
+/// What somebody offers, has exchanged and holds; what consumes as it is told by others.
+pub fn trader_view(
+    ledger: &Ledger,
+    currency: &Currency,
+    cpu: &mut Graph,
+    name: impl Fn(CurrencyId) -> String,
+) -> TraderView {
+    let id = currency.id;
+    let holding =
+        |it: Holding| HoldingView { good: good_view(&it.good), held: it.held, spare: it.spare };
+    let cpu_tickets = ledger.backing(id).filter(|(_, ticket)| ticket.resource == Resource::Cpu);
+    TraderView {
+        id: id.0,
+        name: name(id),
+        owner: currency.record.owner,
+        members: Vec::new(),
+        members_left_out: 0,
+        cpu_value: part(cpu.value(id)),
+        cpu_guaranteed: part(cpu.guaranteed(id)),
+        cpu_tickets: cpu_tickets.map(|(id, ticket)| ticket_view(id, ticket)).collect(),
+        holdings: ledger.holdings(id).into_iter().map(holding).collect(),
+        offers: ledger.offers_of(id).map(|(id, it)| offer_view(ledger, id, it, &name)).collect(),
+        exchanges: ledger.exchanges_of(id).map(|(id, it)| exchange_view(id, it, &name)).collect(),
     }
 }
 

@@ -4,32 +4,35 @@
 //! other, and makes them durable together, with one sync. Only then are they acknowledged, shown
 //! and enforced. If they cannot be made durable, the whole round is undone and refused.
 
+mod processes;
+mod trade;
+
 use crate::bourse::{self, Bourse};
 use crate::cpu::Cpu;
 use crate::members::{self, Cgroups};
 use crate::names::Names;
 use crate::others::Others;
 use crate::policy_file::FundingPolicy;
-use crate::resolve::{Found, Resolver, look, placements};
+use crate::resolve::Resolver;
 use crate::trouble::{not_durable, refused, trouble};
 use crate::view::{Commands, currency_name, event, ledger_view};
 use enforce::scx::Trace;
 use journal::{Entry, Journal, JournalError};
 use ledger::{
     Authority, Caller, Change, CurrencyId, ExchangeId, Intent, Ledger, Member, Nature, OfferId,
-    Placements, PolicyKey, ProcessIdentity, Resource,
+    ProcessIdentity, Resource,
 };
-use market::Match;
-use observe::{LifeEvent, ProcessHandle, ProcessRef};
+
+use observe::LifeEvent;
 use policy::PolicyName;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{broadcast, oneshot};
 use valuation::Graph;
 use wire::{
-    ErrorBody, Event, EventKind, LedgerView, MarketView, Operation, OperationResult,
-    OperationsDone, PolicyView, Sample, Status, Trouble,
+    CurrencyRef, ErrorBody, Event, EventKind, LedgerView, MarketView, Operation, OperationResult,
+    OperationsDone, PolicyView, Sample, Status, TradersView, Trouble,
 };
 
 /// The most requests of one round, so that nobody waits for ever to be acknowledged.
@@ -40,9 +43,6 @@ const EVENTS_PAGE: usize = 500;
 
 /// How often the keeper looks around when nobody asks for anything.
 const HOUSEKEEPING: Duration = Duration::from_millis(500);
-
-/// The least time between two looks at all processes.
-const SWEEP_PAUSE: Duration = Duration::from_millis(250);
 
 /// An answer on its way to who waits for it.
 pub type Reply<T> = oneshot::Sender<T>;
@@ -71,6 +71,8 @@ pub enum Request {
     Ledger(Reply<LedgerView>),
     /// All that is offered, exchanged, and was paid.
     Market(Reply<MarketView>),
+    /// Some of those who can trade, as one caller names them.
+    Traders(Caller, Vec<CurrencyRef>, Reply<Result<TradersView, Trouble>>),
     /// The latest measurements.
     Sample(Reply<Sample>),
     /// The next [`EVENTS_PAGE`] events after a journal number, as far as they are kept.
@@ -446,37 +448,6 @@ impl Running {
         }
     }
 
-    /// Let the dealer clear the offers where that is due: all that it finds in one step. Where the
-    /// broker will not have all of it (one party's gifts may uncover another's), what can be.
-    fn clear_if_due(&mut self) {
-        let found = self.bourse.clear_if_due(&self.keeper.ledger);
-        if found.is_empty() {
-            return;
-        }
-        let mut round = Round { entries: Vec::new(), waiting: Vec::new() };
-        let made = match self.clear(&found, &mut round.entries) {
-            true => found,
-            false => {
-                let some = found.into_iter();
-                some.filter(|one| self.clear(std::slice::from_ref(one), &mut round.entries))
-                    .collect()
-            }
-        };
-        // Where it cannot be made durable it is undone.
-        if self.finish(round) {
-            self.bourse.record(unix_ms() / 1000, &made);
-        }
-    }
-
-    fn clear(&mut self, found: &[Match], entries: &mut Vec<Entry>) -> bool {
-        let ledger = &self.keeper.ledger;
-        let exchanges = found.iter().map(|one| bourse::clearing(ledger, one));
-        match exchanges.collect::<Option<Vec<_>>>() {
-            Some(exchanges) => self.observe(Intent::Clear { exchanges }, entries),
-            None => false,
-        }
-    }
-
     fn undo(&mut self, changes: Vec<Change>) {
         for change in changes.iter().rev() {
             self.cpu.follow(&change.clone().inverse());
@@ -490,193 +461,6 @@ impl Running {
         self.change(Authority::System, intent, entries)
             .inspect_err(|refusal| tracing::debug!("not taken up: {refusal}"))
             .is_ok()
-    }
-
-    fn life(&mut self, happened: &LifeEvent, entries: &mut Vec<Entry>) {
-        match happened {
-            LifeEvent::Fork { parent, child } => {
-                let known = parent.identity.is_some_and(|it| self.consumes(it));
-                if (known || self.keeper.policy.is_some())
-                    && let Some(child) = open(child)
-                {
-                    self.arrived(&child, parent.identity, entries);
-                }
-            }
-            LifeEvent::Exec { process } => {
-                let client = process.identity.filter(|it| self.client(*it));
-                if let Some(identity) = client
-                    && let Some(found) = open(process).and_then(|handle| look(&handle).ok())
-                {
-                    self.commands.insert(identity, found.command);
-                }
-            }
-            LifeEvent::UidChanged { process, .. } | LifeEvent::GidChanged { process, .. } => {
-                if let Some(handle) = open(process) {
-                    self.user_changed(&handle, entries);
-                }
-            }
-            LifeEvent::Exit { process } => {
-                // A reaped process may have lost its start time; its number is good enough to
-                // find it among the clients, since the number was its own until now.
-                let gone = process.identity.or_else(|| self.client_numbered(process.pid));
-                // What its threads were part of is found by the next look around.
-                if let Some(process) = gone.filter(|it| self.consumes(*it)) {
-                    self.observe(Intent::Exit { member: process.into() }, entries);
-                    self.commands.remove(&process);
-                }
-                self.released.retain(|released| released.pid != process.pid);
-            }
-            LifeEvent::Lost { reason } => {
-                tracing::warn!("looking at all processes: {reason}");
-                self.must_sweep = true;
-            }
-        }
-    }
-
-    fn client(&self, process: ProcessIdentity) -> bool {
-        self.keeper.ledger.client_of(process).is_some()
-    }
-
-    /// Whether a process has founded or joined a client.
-    fn consumes(&self, process: ProcessIdentity) -> bool {
-        self.keeper.ledger.client_of_member(&process.into()).is_some()
-    }
-
-    fn client_numbered(&self, pid: u32) -> Option<ProcessIdentity> {
-        let members = self.keeper.ledger.clients().chain(self.keeper.ledger.joined());
-        let numbered = members.filter_map(|(member, _)| member.within_process());
-        let dead = |process: &ProcessIdentity| {
-            ProcessHandle::open_identity(*process).is_ok_and(|handle| !handle.is_alive())
-                || ProcessHandle::open_identity(*process).is_err()
-        };
-        numbered.filter(|process| process.pid == pid).find(dead)
-    }
-
-    /// A process that was born, or is seen for the first time.
-    fn arrived(
-        &mut self,
-        handle: &ProcessHandle,
-        parent: Option<ProcessIdentity>,
-        entries: &mut Vec<Entry>,
-    ) {
-        let process = handle.identity();
-        if self.client(process) || self.released.contains(&process) {
-            return;
-        }
-        // The spared are never managed, even when the shell that started allotd is a client.
-        let Ok(Found { client, command, spared: None }) = look(handle) else { return };
-        let parent = parent.filter(|parent| self.consumes(*parent));
-        let placements = self.place(client.uid, client.gid);
-        // A child that became another user's before it was seen belongs to that user now.
-        let intent = match (parent, placements) {
-            (Some(parent), Some(placements)) if !self.is_owner(parent, client.uid) => {
-                self.keeper.enforcer.note_fork(parent, process);
-                Intent::Place { client, placements }
-            }
-            (Some(parent), _) => {
-                self.keeper.enforcer.note_fork(parent, process);
-                Intent::Fork { parent, child: client }
-            }
-            (None, Some(placements)) => Intent::Place { client, placements },
-            (None, _) => return,
-        };
-        if self.observe(intent, entries) {
-            self.commands.insert(process, command);
-        }
-    }
-
-    fn is_owner(&self, process: ProcessIdentity, uid: u32) -> bool {
-        let id = self.keeper.ledger.client_of(process);
-        let currency = id.and_then(|id| self.keeper.ledger.currency(id));
-        currency.is_some_and(|currency| currency.record.owner == uid)
-    }
-
-    fn user_changed(&mut self, handle: &ProcessHandle, entries: &mut Vec<Entry>) {
-        let process = handle.identity();
-        let Ok(Found { client, .. }) = look(handle) else { return };
-        let Some(id) = self.keeper.ledger.client_of(process) else {
-            // What the former user had joined ends.
-            if self.consumes(process) {
-                self.observe(Intent::UserChanged { client, placements: None }, entries);
-            }
-            self.arrived(handle, None, entries);
-            return;
-        };
-        let record = &self.keeper.ledger.currency(id).expect("a client exists").record;
-        let (uid, gid) = (record.owner, record.group);
-        if (uid, gid) == (client.uid, client.gid) {
-            return;
-        }
-        let mut placements = self.place(client.uid, client.gid);
-        // Another group that the policy funds alike is no way out of a freeze or of a nice job.
-        if uid == client.uid {
-            let keys = |it: &Placements| it.levels.iter().map(|it| it.key.clone()).collect();
-            let before: Option<Vec<PolicyKey>> = self.place(uid, gid).as_ref().map(keys);
-            placements = placements.filter(|now| Some(keys(now)) != before);
-        }
-        self.observe(Intent::UserChanged { client, placements }, entries);
-    }
-
-    fn place(&mut self, uid: u32, gid: u32) -> Option<Placements> {
-        placements(self.keeper.policy.as_ref()?, &mut self.names, uid, gid)
-    }
-
-    /// Look at all processes: drop clients that are gone, take up those that are new.
-    fn sweep_if_needed(&mut self) {
-        if !self.must_sweep || self.swept.is_some_and(|swept| swept.elapsed() < SWEEP_PAUSE) {
-            return;
-        }
-        self.must_sweep = false;
-        self.swept = Some(Instant::now());
-        let seen_until = self.keeper.watched_until_ticks;
-        let now = ticks_since_boot();
-        let scanned = match observe::scan() {
-            Ok(scanned) => scanned,
-            Err(error) => {
-                tracing::error!("cannot look at the processes: {error}");
-                self.must_sweep = true;
-                return;
-            }
-        };
-        let mut round = Round { entries: Vec::new(), waiting: Vec::new() };
-        let by_pid: BTreeMap<u32, ProcessIdentity> =
-            scanned.iter().map(|process| (process.identity.pid, process.identity)).collect();
-        let members = self.keeper.ledger.clients().chain(self.keeper.ledger.joined());
-        let processes: BTreeSet<ProcessIdentity> =
-            members.filter_map(|(member, _)| member.within_process()).collect();
-        for process in processes {
-            let lives = by_pid.get(&process.pid) == Some(&process)
-                && ProcessHandle::open_identity(process).is_ok_and(|handle| handle.is_alive());
-            if !lives {
-                self.observe(Intent::Exit { member: process.into() }, &mut round.entries);
-                self.commands.remove(&process);
-            }
-        }
-        // Parents before their children.
-        let mut scanned = scanned;
-        scanned.sort_by_key(|process| (process.identity.start_time_ticks, process.identity.pid));
-        for process in scanned {
-            let Ok(handle) = ProcessHandle::open_identity(process.identity) else { continue };
-            if self.client(process.identity) {
-                self.user_changed(&handle, &mut round.entries);
-                self.commands.entry(process.identity).or_insert(process.facts.comm);
-            } else {
-                let born_since = process.identity.start_time_ticks >= seen_until;
-                let parent = by_pid.get(&process.facts.parent_pid).copied();
-                let parent = parent.filter(|_| born_since);
-                self.arrived(&handle, parent, &mut round.entries);
-            }
-        }
-        self.released.retain(|process| by_pid.get(&process.pid) == Some(process));
-        self.finish(round);
-        if !self.must_sweep {
-            self.keeper.watched_until_ticks = now;
-        }
-        let ledger = &self.keeper.ledger;
-        let threads = ledger.clients().chain(ledger.joined()).map(|(member, _)| member);
-        let theirs: BTreeSet<ProcessIdentity> =
-            threads.filter_map(|member| member.within_process()).collect();
-        self.commands.retain(|process, _| theirs.contains(process));
     }
 
     /// Tell the enforcer how things are now.
@@ -705,19 +489,6 @@ impl Running {
         if let Err(error) = self.keeper.enforcer.apply(plan) {
             self.report(format!("plan {} cannot be enforced: {error}", self.generation));
         }
-    }
-
-    /// End what was to last until now.
-    fn end_what_is_over(&mut self) {
-        let over = bourse::expired(&self.keeper.ledger, unix_ms() / 1000);
-        if over.is_empty() {
-            return;
-        }
-        let mut round = Round { entries: Vec::new(), waiting: Vec::new() };
-        for intent in over {
-            self.observe(intent, &mut round.entries);
-        }
-        self.finish(round);
     }
 
     fn look_around(&mut self) {
@@ -770,6 +541,14 @@ impl Running {
         }
     }
 
+    /// In the graph of the CPU.
+    fn see_who_competes(&mut self) {
+        let active: BTreeSet<CurrencyId> = self.keeper.enforcer.active().into_iter().collect();
+        for (_, id) in self.keeper.ledger.clients() {
+            self.cpu.set_active(id, active.contains(&id));
+        }
+    }
+
     fn read(&mut self, request: Request) {
         match request {
             Request::Status(reply) => {
@@ -784,11 +563,7 @@ impl Running {
                 let _ = reply.send(status);
             }
             Request::Ledger(reply) => {
-                let active: BTreeSet<CurrencyId> =
-                    self.keeper.enforcer.active().into_iter().collect();
-                for (_, id) in self.keeper.ledger.clients() {
-                    self.cpu.set_active(id, active.contains(&id));
-                }
+                self.see_who_competes();
                 let others = self.others.with_active(self.keeper.enforcer.enforced_others());
                 let sequence = self.keeper.journal.sequence();
                 let view = ledger_view(
@@ -807,6 +582,9 @@ impl Running {
                 let name = |id| currency_name(ledger, id, &self.commands, &self.cgroups);
                 let sequence = self.keeper.journal.sequence();
                 let _ = reply.send(self.bourse.view(ledger, sequence, name));
+            }
+            Request::Traders(caller, who, reply) => {
+                let _ = reply.send(self.traders(&caller, &who));
             }
             Request::Sample(reply) => {
                 let mut sample = self.keeper.enforcer.sample();
@@ -869,10 +647,6 @@ fn released(journal: &Journal) -> BTreeSet<ProcessIdentity> {
             }));
         }
     }
-}
-
-fn open(process: &ProcessRef) -> Option<ProcessHandle> {
-    ProcessHandle::open_identity(process.identity?).ok()
 }
 
 /// Now, in milliseconds since 1970.

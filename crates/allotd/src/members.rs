@@ -4,7 +4,7 @@
 use crate::resolve::{Found, look, no_process};
 use crate::trouble::trouble;
 use crate::view::Commands;
-use ledger::{Ledger, Member, NewClient, ProcessIdentity};
+use ledger::{Currency, CurrencyId, Ledger, Member, Nature, NewClient, ProcessIdentity};
 use observe::{CgroupLayout, ProcessHandle};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +15,8 @@ use wire::{MemberView, ProcessView, Trouble};
 
 /// The most members whose life is looked at in one go.
 const LOOKED_AT: usize = 256;
+/// The most members of a trader that are shown.
+const SHOWN_MAX: usize = 1000;
 /// How deep cgroups are looked for.
 const DEPTH_MAX: usize = 32;
 
@@ -129,6 +131,34 @@ fn cgroup_id(member: Member) -> Option<u64> {
         Member::Cgroup(id) => Some(id),
         _ => None,
     }
+}
+
+/// What consumes as a currency or as a client that it funds, at most [`SHOWN_MAX`]; and how many more
+/// there are.
+pub fn all_of(ledger: &Ledger, id: CurrencyId) -> (Vec<Member>, u64) {
+    let mut seen = BTreeSet::from([id]);
+    let mut open = vec![id];
+    let (mut all, mut left_out) = (Vec::new(), 0);
+    while let Some(id) = open.pop() {
+        if !ledger.currency(id).is_some_and(Currency::is_client) {
+            let holders = ledger.issued(id).map(|(_, ticket)| ticket.holder);
+            open.extend(holders.filter(|holder| seen.insert(*holder)));
+            continue;
+        }
+        for member in founder_of(ledger, id).into_iter().chain(ledger.members(id)) {
+            if all.len() < SHOWN_MAX { all.push(member) } else { left_out += 1 }
+        }
+    }
+    (all, left_out)
+}
+
+/// Whose client it is, where that has joined no other.
+fn founder_of(ledger: &Ledger, id: CurrencyId) -> Option<Member> {
+    match ledger.currency(id)?.record.nature {
+        Nature::Client { founder, .. } => Some(founder),
+        _ => None,
+    }
+    .filter(|founder| ledger.joined_by(founder).is_none())
 }
 
 /// Those of the threads and cgroups after `last` that are gone, some at a time; `last` moves on.

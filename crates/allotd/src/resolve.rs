@@ -6,8 +6,8 @@ use crate::names::Names;
 use crate::policy_file::{FundingPolicy, Who};
 use crate::trouble::trouble;
 use ledger::{
-    BASE, Caller, Class, CurrencyId, DiskLimit, ExchangeId, Funding, Good, Intent, Ledger, Leg,
-    Member, Mode, NewClient, Offer, OfferId, Placements, PolicyKey, ProcessIdentity, Refusal,
+    BASE, Caller, Class, CurrencyId, DiskLimit, ExchangeId, Funding, Good, Intent, Lease, Ledger,
+    Leg, Member, Mode, NewClient, Offer, OfferId, Placements, PolicyKey, ProcessIdentity, Refusal,
     Resource, Rights, Subject, Terms, TicketKind,
 };
 use observe::{ProcessError, ProcessHandle};
@@ -123,7 +123,17 @@ impl Resolver<'_> {
                 lender: self.client_or_own(from)?,
                 resource: resource_or_cpu(resource)?,
             },
-            Operation::Offer { party, gives, wants, points, partial, least, most, until_s } => {
+            Operation::Offer {
+                party,
+                gives,
+                wants,
+                points,
+                partial,
+                least,
+                most,
+                until_s,
+                lease,
+            } => {
                 let party = self.client_or_own(party)?;
                 let last = points.last().map_or(0, |point| point.want);
                 let points = points.iter().map(|it| ledger::Point { give: it.give, want: it.want });
@@ -135,7 +145,14 @@ impl Resolver<'_> {
                     least,
                     most: most.unwrap_or_else(|| last.saturating_mul(2)),
                 };
-                Intent::Offer { offer: Offer { party, terms, until_s: to_come(until_s)? } }
+                let lease = lease.map(|it| Lease {
+                    offer_until_s: it.offer_until_s,
+                    exchange_until_s: it.exchange_until_s,
+                });
+                for ends_s in lease.iter().flat_map(|it| [it.offer_until_s, it.exchange_until_s]) {
+                    to_come(Some(ends_s))?;
+                }
+                Intent::Offer { offer: Offer { party, terms, until_s: to_come(until_s)?, lease } }
             }
             Operation::CancelOffer { offer } => Intent::CancelOffer { offer: OfferId(offer) },
             Operation::Exchange { legs, until_s } => {
@@ -153,6 +170,11 @@ impl Resolver<'_> {
             Operation::EndExchange { exchange } => {
                 Intent::EndExchange { exchange: ExchangeId(exchange) }
             }
+            Operation::RenewExchange { exchange, party, until_s } => Intent::Renew {
+                exchange: ExchangeId(exchange),
+                party: self.currency(&party)?,
+                until_s: to_come(until_s)?,
+            },
             Operation::Release { client } => Intent::Release { client: self.currency(&client)? },
             Operation::Nice { pid, resource, amount } => Intent::Nice {
                 client: found(self.process(pid, None)?),
@@ -240,7 +262,10 @@ impl Resolver<'_> {
     }
 
     /// The currency that a reference names.
-    fn currency(&mut self, reference: &CurrencyRef) -> Result<CurrencyId, Trouble> {
+    ///
+    /// # Errors
+    /// When it names none, or several.
+    pub fn currency(&mut self, reference: &CurrencyRef) -> Result<CurrencyId, Trouble> {
         let text = reference.0.as_str();
         if text == "base" {
             return Ok(BASE);

@@ -21,14 +21,17 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::OpenApi;
 use wire::{
-    Doctor, ErrorBody, Event, LedgerView, MarketView, Operations, OperationsDone, PolicyView,
-    Sample, SetPolicy, Status, TraceKind, TraceLine, Trouble,
+    CurrencyRef, Doctor, ErrorBody, Event, LedgerView, MarketView, Operations, OperationsDone,
+    PolicyView, Sample, SetPolicy, Status, TraceKind, TraceLine, TradersView, Trouble,
 };
 
 /// The largest request.
 const BODY_MAX_BYTES: usize = 1 << 20;
 /// The most operations of one request.
 const OPERATIONS_MAX: usize = 1000;
+
+/// The most traders of one request.
+const TRADERS_MAX: usize = 1000;
 
 /// How often a trace is read.
 const TRACE_PAUSE: Duration = Duration::from_millis(50);
@@ -77,8 +80,8 @@ impl IntoResponse for Failure {
                        socket; the caller is who the kernel says."
     ),
     paths(
-        status, ledger, market, sample, samples, events, trace, doctor_, policy, set_policy,
-        operations, openapi
+        status, ledger, market, traders, sample, samples, events, trace, doctor_, policy,
+        set_policy, operations, openapi
     ),
     components(schemas(ErrorBody))
 )]
@@ -90,6 +93,7 @@ pub fn router(shared: Shared) -> Router {
         .route("/v1/status", get(status))
         .route("/v1/ledger", get(ledger))
         .route("/v1/market", get(market))
+        .route("/v1/traders", get(traders))
         .route("/v1/sample", get(sample))
         .route("/v1/samples", get(samples))
         .route("/v1/events", get(events))
@@ -142,6 +146,39 @@ async fn ledger(State(shared): State<Shared>) -> Answer<LedgerView> {
 #[utoipa::path(get, path = "/v1/market", responses((status = 200, body = MarketView)))]
 async fn market(State(shared): State<Shared>) -> Answer<MarketView> {
     ask(&shared, Request::Market).await.map(Json)
+}
+
+#[derive(Deserialize)]
+struct TradersQuery {
+    who: Option<String>,
+}
+
+/// Some of those who can trade: what consumes as them, what they hold, offer and have exchanged. For
+/// programs that trade for others: it costs by what is asked for, not by all that there is.
+#[utoipa::path(
+    get,
+    path = "/v1/traders",
+    params(("who" = Option<String>, Query, description = "References to currencies or clients, with commas \
+                                                  between; those by an id that are gone are left out, and \
+                                                  without any nobody is shown")),
+    responses((status = 200, body = TradersView), (status = 404, body = ErrorBody))
+)]
+async fn traders(
+    State(shared): State<Shared>,
+    ConnectInfo(Caller(caller)): ConnectInfo<Caller>,
+    query: Result<Query<TradersQuery>, axum::extract::rejection::QueryRejection>,
+) -> Answer<TradersView> {
+    let Query(TradersQuery { who }) = query.map_err(bad_query)?;
+    let caller = known(caller)?;
+    let who = who.unwrap_or_default();
+    let who: Vec<CurrencyRef> =
+        who.split(',').filter(|it| !it.is_empty()).map(CurrencyRef::from).collect();
+    if who.len() > TRADERS_MAX {
+        let message = format!("{} are asked for; at most {TRADERS_MAX} at a time", who.len());
+        return Err(Failure(trouble("invalid", message)));
+    }
+    let found = ask(&shared, |reply| Request::Traders(caller, who, reply)).await?;
+    found.map(Json).map_err(Failure)
 }
 
 /// What was measured last.

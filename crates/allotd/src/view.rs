@@ -5,7 +5,7 @@ use crate::members::{Cgroups, member_name, member_view, process_view};
 use crate::names::Names;
 use ledger::{
     Authority, Class, Currency, CurrencyId, Good, Intent, Ledger, Member, Nature, ProcessIdentity,
-    Resource, SetLimit, Subject, TicketKind,
+    Resource, SetLimit, Subject, Ticket, TicketId, TicketKind,
 };
 use std::collections::BTreeMap;
 use valuation::{Graph, WHOLE};
@@ -40,18 +40,20 @@ pub fn ledger_view(
             currency_view(ledger, currency, graphs, names, commands, cgroups)
         })
         .collect();
-    let tickets = ledger
-        .tickets()
-        .map(|(id, ticket)| TicketView {
-            id: id.0,
-            issuer: ticket.issuer.0,
-            holder: ticket.holder.0,
-            resource: ticket.resource.to_string(),
-            kind: kind_view(ticket.kind),
-            amount: ticket.amount,
-        })
-        .collect();
+    let tickets = ledger.tickets().map(|(id, ticket)| ticket_view(id, ticket)).collect();
     LedgerView { sequence, currencies, tickets }
+}
+
+/// A ticket, as it is shown.
+pub fn ticket_view(id: TicketId, ticket: &Ticket) -> TicketView {
+    TicketView {
+        id: id.0,
+        issuer: ticket.issuer.0,
+        holder: ticket.holder.0,
+        resource: ticket.resource.to_string(),
+        kind: kind_view(ticket.kind),
+        amount: ticket.amount,
+    }
 }
 
 /// A ticket's kind, as it is shown.
@@ -282,6 +284,7 @@ fn describe(intent: &Intent) -> String {
             format!("the dealer exchanged: {}", all.join("; "))
         }
         Intent::EndExchange { exchange } => format!("{exchange} ended"),
+        Intent::Renew { exchange, party, .. } => format!("{party} renewed {exchange}"),
         Intent::SetMemory { kib } => format!("{kib} KiB of memory can be promised"),
         Intent::Ensure { member, .. } => format!("{} funded from base", who(member)),
         Intent::Release { client } => format!("client {client} released"),

@@ -35,6 +35,7 @@ fn offer(party: Option<&str>, gives: &str, wants: &str, give: u64, want: u64) ->
         least: 0,
         most: None,
         until_s: None,
+        lease: None,
     }
 }
 
@@ -108,6 +109,42 @@ fn the_dealer_clears_and_what_it_did_survives() {
     assert_eq!(client.market().expect("a market").exchanges, market.exchanges);
     client.operate(Operation::EndExchange { exchange: exchange.id }).expect("ended");
     assert_eq!(values(&client, "a", "disk:sda"), (0.5, 0));
+}
+
+/// The dealer asks what each party could give by itself; who is funded by another gives what the
+/// other has.
+#[test]
+fn what_cannot_all_be_given_keeps_no_others_from_trading() {
+    let daemon = Daemon::private(&["--enforcer", "none"]);
+    let client = two(&daemon);
+    let mut at_once = Vec::new();
+    for name in ["c", "d", "e"] {
+        at_once.extend([create(name), fund(name, "cpu", 160), fund(name, "disk:sda", 160)]);
+    }
+    at_once.push(create("of-a"));
+    let amount = Amount { resource: "disk:sda".to_owned(), kind: TicketKind::Soft, amount: 10 };
+    at_once.push(Operation::Fund { currency: "of-a".into(), from: "a".into(), amount });
+    // Before anybody clears: all in one step.
+    for name in ["a", "of-a", "b"] {
+        at_once.push(offer(Some(name), "disk:sda", "cpu", 100, 100));
+    }
+    for name in ["c", "d", "e"] {
+        at_once.push(offer(Some(name), "cpu", "disk:sda", 100, 100));
+    }
+    client.operate_all(at_once).expect("each could");
+    wait_for("the dealer", || client.market().expect("a market").exchanges.len() == 2);
+    let market = client.market().expect("a market");
+    let givers: BTreeSet<&str> = market
+        .exchanges
+        .iter()
+        .flat_map(|exchange| &exchange.legs)
+        .map(|leg| leg.giver_name.as_str())
+        .collect();
+    assert!(
+        givers.contains("b") && (givers.contains("a") != givers.contains("of-a")),
+        "{givers:?}"
+    );
+    assert_eq!(market.offers.len(), 2, "the other, and who would have traded with it");
 }
 
 #[test]
@@ -241,9 +278,25 @@ fn killed_at_any_moment_a_clearing_is_whole_or_not_there() {
         loads.into_iter().for_each(|load| load.join().expect("a load"));
         daemon.launch();
         let market = daemon.client().market().expect("alive");
-        check(&market, &acknowledged.lock().expect("a lock"));
-        cleared = market.exchanges.len();
+        let mut acknowledged = acknowledged.lock().expect("a lock");
+        check(&market, &acknowledged);
+        cleared += market.exchanges.len();
+        // All over again: a party has only so many.
+        acknowledged.clear();
+        let end = market.exchanges.iter().map(|it| Operation::EndExchange { exchange: it.id });
+        let cancel = market.offers.iter().map(|it| Operation::CancelOffer { offer: it.id });
+        for operation in end.chain(cancel) {
+            // The dealer may have been faster than the withdrawal.
+            let _ = daemon.client().operate(operation);
+        }
+        for exchange in daemon.client().market().expect("alive").exchanges {
+            daemon
+                .client()
+                .operate(Operation::EndExchange { exchange: exchange.id })
+                .expect("ended");
+        }
     }
+    eprintln!("{cleared} exchanges were made");
     assert!(cleared > 0, "no clearing was made");
     assert!(daemon.stop().success());
 }

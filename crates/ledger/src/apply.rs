@@ -2,9 +2,9 @@
 
 use crate::{
     AMOUNT_MAX, Authorised, Authority, BASE, Caller, Change, Class, Currency, CurrencyId,
-    CurrencyRecord, Funding, Home, ISSUED_MAX, Intent, JOB_SHARE, Ledger, Loan, Member, Mode,
-    Nature, NewClient, Placement, Placements, ProcessIdentity, Resource, Rights, SetLimit, Subject,
-    TRANSFER_AMOUNT, Ticket, TicketId, TicketKind,
+    CurrencyRecord, Exchange, Funding, Home, ISSUED_MAX, Intent, JOB_SHARE, Ledger, Loan, Member,
+    Mode, Nature, NewClient, Placement, Placements, ProcessIdentity, Resource, Rights, SetLimit,
+    Subject, TRANSFER_AMOUNT, Ticket, TicketId, TicketKind,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -119,9 +119,12 @@ impl Writer<'_> {
             }
             Intent::Offer { offer } => self.list_offer(offer),
             Intent::CancelOffer { offer } => self.cancel_offer(offer),
-            Intent::Exchange { legs, until_s } => self.exchange(legs, until_s, Vec::new()),
+            Intent::Exchange { legs, until_s } => {
+                self.exchange(Exchange { until_s, ..Exchange::of(legs) });
+            }
             Intent::Clear { exchanges } => self.clear(exchanges),
             Intent::EndExchange { exchange } => self.end_exchange(exchange),
+            Intent::Renew { exchange, party, until_s } => self.renew(exchange, party, until_s),
             Intent::Nice { client, resource, amount } => {
                 let Authority::Caller(caller) = authority else {
                     unreachable!("the broker lets only callers be niced")

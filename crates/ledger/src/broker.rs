@@ -169,6 +169,7 @@ impl Broker<'_> {
             Intent::Exchange { legs, .. } => self.check_exchange(legs),
             Intent::Clear { exchanges } => self.check_clear(exchanges),
             Intent::EndExchange { exchange } => self.check_end(*exchange),
+            Intent::Renew { exchange, party, .. } => self.check_renew(*exchange, *party),
             Intent::Nice { client, resource, amount } => self.check_nice(client, resource, *amount),
             Intent::SetBase { uid, placements, amount } => {
                 self.check_set_base(*uid, placements, *amount)

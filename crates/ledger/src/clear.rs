@@ -4,8 +4,8 @@ use crate::broker::Broker;
 use crate::cover::{Covers, Extra};
 use crate::exchange::bad_legs;
 use crate::{
-    BASE, Clearing, CurrencyId, EXCHANGES_MAX, Exchange, ExchangeId, Good, LOANS_MAX, Leg,
-    OFFERS_PER_OWNER_MAX, Offer, OfferId, Refusal, Rights,
+    BASE, Clearing, CurrencyId, EXCHANGES_MAX, EXCHANGES_PER_OWNER_MAX, Exchange, ExchangeId, Good,
+    LOANS_MAX, Leg, OFFERS_PER_OWNER_MAX, Offer, OfferId, Refusal, Rights,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -90,12 +90,20 @@ impl Broker<'_> {
         why
     }
 
+    pub(crate) fn check_renew(&self, id: ExchangeId, party: CurrencyId) -> Result<(), Refusal> {
+        let exchange = self.ledger.exchange(id).ok_or(Refusal::UnknownExchange(id))?;
+        if !exchange.leases.contains_key(&party) {
+            return Err(Refusal::NoLease { exchange: id, party });
+        }
+        self.owner_or(self.currency(party)?, Rights::CHANGE)
+    }
+
     /// Count one more exchange, where its legs make sense and its parties may have another.
     fn add(&self, batch: &mut Batch, legs: &[Leg]) -> Result<(), Refusal> {
         if let Some(why) = bad_legs(legs) {
             return Err(Refusal::BadExchange(why));
         }
-        let exchange = Exchange { legs: legs.to_vec(), until_s: None, offers: Vec::new() };
+        let exchange = Exchange::of(legs.to_vec());
         for party in exchange.parties() {
             self.trader(party)?;
             let loan = exchange.is_loan_to(party);
@@ -107,6 +115,17 @@ impl Broker<'_> {
             *count += 1;
             if *count > most {
                 return Err(Refusal::TooManyExchanges { currency: party, most });
+            }
+        }
+        for giver in exchange.givers() {
+            let owner = self.currency(giver)?.record.owner;
+            let count = batch
+                .of_owner
+                .entry(owner)
+                .or_insert_with(|| self.ledger.trades.exchanges_of_owner(owner));
+            *count += 1;
+            if *count > EXCHANGES_PER_OWNER_MAX && !self.ledger.is_superuser(owner) {
+                return Err(Refusal::OwnerTrades(owner));
             }
         }
         for leg in legs {
@@ -139,6 +158,8 @@ struct Batch {
     given: Extra,
     // How many exchanges a currency has, loans to it apart.
     counts: BTreeMap<(CurrencyId, bool), usize>,
+    // In how many its owner's currencies give.
+    of_owner: BTreeMap<u32, usize>,
 }
 
 /// What an offer's party gives and gets by some legs; `None` where that is something else than

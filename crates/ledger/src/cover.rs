@@ -54,6 +54,18 @@ pub fn cover_of(given: u64) -> u128 {
     u128::from(given) * COVER_ONE
 }
 
+/// What a currency has of a good, in base tickets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// Of what.
+    pub good: Good,
+    /// What it has the use of when all compete: what its tickets are sure to be worth, and received,
+    /// less given.
+    pub held: u64,
+    /// What it can give away besides what it gives.
+    pub spare: u64,
+}
+
 /// More that is given than the ledger has written down: what a batch will give.
 pub(crate) type Extra = BTreeMap<(CurrencyId, Good), u64>;
 
@@ -129,6 +141,31 @@ impl Ledger {
     /// How many base tickets of a good a currency could give away besides what it gives.
     pub fn spare(&self, id: CurrencyId, good: &Good) -> u64 {
         Covers::of(self, &Extra::new()).spare(id, good)
+    }
+
+    /// What a currency has of each good of which it has anything, in order of goods.
+    pub fn holdings(&self, id: CurrencyId) -> Vec<Holding> {
+        let extra = Extra::new();
+        let mut covers = Covers::of(self, &extra);
+        let funded = self.backing(id).map(|(_, ticket)| ticket.resource.clone());
+        let legs = self.exchanges_of(id).flat_map(|(_, exchange)| &exchange.legs);
+        let traded = legs.filter(|leg| leg.giver == id || leg.receiver == id);
+        let resources: BTreeSet<Resource> =
+            funded.chain(traded.map(|leg| leg.good.resource.clone())).collect();
+        let kinds = [TicketKind::Soft, TicketKind::Hard];
+        let goods = resources
+            .into_iter()
+            .flat_map(|resource| kinds.map(|kind| Good { resource: resource.clone(), kind }));
+        let holding = |good: Good| {
+            // What can be given, and the sixteenth that cannot.
+            let own = covers.cover(id, &good) / 15 * 16 / COVER_ONE;
+            let own = u64::try_from(own).unwrap_or(u64::MAX);
+            let received = own.saturating_add(self.received(id, &good));
+            let held = received.saturating_sub(self.given(id, &good));
+            let spare = covers.spare(id, &good);
+            (held > 0).then_some(Holding { good, held, spare })
+        };
+        goods.filter_map(holding).collect()
     }
 
     /// The first good of which a giver, among all that some changes concern, gives more than it

@@ -6,19 +6,24 @@
 //! 2. An exchange is all its legs, linked: they come into being together and end together, when
 //!    one of the parties is gone, its user has changed, somebody concerned ends it, its time is
 //!    over, or a giver no longer [covers](crate::Ledger::cover) what it gives. Here the linked
-//!    tickets are one object, so none of them can be left over.
+//!    tickets are one object, so none of them can be left over. Its time is over, too, when a
+//!    party whose offer had a [`Lease`](crate::Lease) has not renewed it: what a program traded
+//!    shall not outlive it for long.
 //! 3. One leg is a loan, two are the paper's exchange with its four tickets, three and four are
 //!    cycles over as many goods.
 
 use crate::{CurrencyId, Good, MEMORY_KIB_MAX, OfferId, TicketKind};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// The most legs of one exchange.
 pub const LEGS_MAX: usize = 4;
 /// The most exchanges in which one currency gives. They do not count as backers.
 pub const EXCHANGES_MAX: usize = 1024;
+/// The most in which currencies of one ordinary uid give, once for each of them: an exchange between
+/// two of theirs counts twice.
+pub const EXCHANGES_PER_OWNER_MAX: usize = 4096;
 /// The most exchanges in which one currency receives and gives nothing, so that nobody who lends
 /// to it unasked can keep it from trading.
 pub const LOANS_MAX: usize = 256;
@@ -61,6 +66,9 @@ pub struct Exchange {
     /// The offers that it fills; none where the givers' owners made it themselves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub offers: Vec<OfferId>,
+    /// Parties that have to renew it, and until when they have: seconds since 1970.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub leases: BTreeMap<CurrencyId, u64>,
 }
 
 /// An exchange as a dealer found it: each party by one offer.
@@ -73,6 +81,16 @@ pub struct Clearing {
 }
 
 impl Exchange {
+    /// An exchange without an end, and not of offers.
+    pub fn of(legs: Vec<Leg>) -> Exchange {
+        Exchange { legs, until_s: None, offers: Vec::new(), leases: BTreeMap::new() }
+    }
+
+    /// When it ends, as things are: seconds since 1970.
+    pub fn ends_s(&self) -> Option<u64> {
+        self.until_s.into_iter().chain(self.leases.values().copied()).min()
+    }
+
     /// Everybody who gives or receives.
     pub fn parties(&self) -> BTreeSet<CurrencyId> {
         self.legs.iter().flat_map(|leg| [leg.giver, leg.receiver]).collect()

@@ -236,6 +236,17 @@ pub enum Intent {
         /// Which.
         exchange: ExchangeId,
     },
+    /// Say that a party whose offer had a [`Lease`](crate::Lease) is still there, and until when it
+    /// takes part in an exchange now. Owner of that party, or `c` on it.
+    Renew {
+        /// Which.
+        exchange: ExchangeId,
+        /// Whose lease.
+        party: CurrencyId,
+        /// Seconds since 1970; `None`: without a lease from now on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until_s: Option<u64>,
+    },
     /// Run a process as a job funded from base, taken out of the caller's own currencies for as
     /// long as the job lives (paper 1, 4.4 and 5.6).
     Nice {

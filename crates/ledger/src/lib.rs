@@ -31,21 +31,22 @@ mod trades;
 
 pub use broker::{Authorised, decide};
 pub use change::Change;
-pub use cover::{COVER_ONE, cover_by_base, cover_of, cover_through};
+pub use cover::{COVER_ONE, Holding, cover_by_base, cover_of, cover_through};
 pub use currency::{
     BASE, BadMode, BadRights, Currency, CurrencyId, CurrencyRecord, Issued, Loan, Mode, Nature,
     Rights, Subject,
 };
 pub use disk_limit::{DiskLimit, LIMIT_BYTES, LIMIT_REQUESTS, SetLimit};
 pub use exchange::{
-    Clearing, EXCHANGES_MAX, Exchange, ExchangeId, LEGS_MAX, LOANS_MAX, Leg, OFFERS_PER_OWNER_MAX,
+    Clearing, EXCHANGES_MAX, EXCHANGES_PER_OWNER_MAX, Exchange, ExchangeId, LEGS_MAX, LOANS_MAX,
+    Leg, OFFERS_PER_OWNER_MAX,
 };
 pub use home::{BadPolicyKey, Funding, Home, Placement, Placements, PolicyKey};
 pub use identity::ProcessIdentity;
 pub use intent::{Authority, Caller, Intent, NewClient};
 pub use ledger::{Ledger, Misfit, Snapshot};
 pub use member::{Class, Member, ThreadIdentity};
-pub use offer::{BadTerms, Good, OFFER_POINTS_MAX, Offer, OfferId, Point, Terms};
+pub use offer::{BadTerms, Good, Lease, OFFER_POINTS_MAX, Offer, OfferId, Point, Terms};
 pub use refusal::Refusal;
 pub use resource::{Resource, UnknownResource};
 pub use ticket::{

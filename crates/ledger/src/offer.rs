@@ -187,6 +187,17 @@ impl Terms {
     }
 }
 
+/// Until when holds what a program offers that has to say again and again that it is there. All are
+/// seconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// When the offer ends: soon, as whoever made it makes another while it lives.
+    pub offer_until_s: u64,
+    /// When every exchange that comes of the offer ends, unless its party
+    /// [renews](crate::Intent::Renew) it.
+    pub exchange_until_s: u64,
+}
+
 /// Who offers, and what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
@@ -197,9 +208,17 @@ pub struct Offer {
     /// When the offer, and with it every exchange that came of it, ends: seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_s: Option<u64>,
+    /// What ends earlier if nobody is there any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Lease>,
 }
 
 impl Offer {
+    /// When the offer itself ends: seconds since 1970.
+    pub fn ends_s(&self) -> Option<u64> {
+        self.until_s.into_iter().chain(self.lease.map(|lease| lease.offer_until_s)).min()
+    }
+
     /// What is left of it after an exchange of `give` for `get`; `None` where nothing is.
     pub fn after(&self, give: u64, get: u64) -> Option<Offer> {
         self.terms.after(give, get).map(|terms| Offer { terms, ..self.clone() })

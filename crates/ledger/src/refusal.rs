@@ -1,9 +1,10 @@
 //! Why an operation was refused, in words for the person who asked.
 
 use crate::{
-    AMOUNT_MAX, BACKERS_MAX, BadTerms, CURRENCIES_PER_OWNER_MAX, CurrencyId, DEPTH_MAX, ExchangeId,
-    GRANTS_MAX, Good, HARD_TOTAL, ISSUED_MAX, MEMORY_KIB_MAX, Member, NAME_LEN_MAX,
-    OFFERS_PER_OWNER_MAX, OfferId, ProcessIdentity, Resource, Rights, TRANSFERS_MAX,
+    AMOUNT_MAX, BACKERS_MAX, BadTerms, CURRENCIES_PER_OWNER_MAX, CurrencyId, DEPTH_MAX,
+    EXCHANGES_PER_OWNER_MAX, ExchangeId, GRANTS_MAX, Good, HARD_TOTAL, ISSUED_MAX, MEMORY_KIB_MAX,
+    Member, NAME_LEN_MAX, OFFERS_PER_OWNER_MAX, OfferId, ProcessIdentity, Resource, Rights,
+    TRANSFERS_MAX,
 };
 
 /// A refusal: nothing was changed.
@@ -233,6 +234,14 @@ pub enum Refusal {
     /// Legs that make no exchange.
     #[error("that is no exchange: {0}")]
     BadExchange(&'static str),
+    /// A party that has no lease to renew.
+    #[error("{party} has no lease on {exchange} that could be renewed")]
+    NoLease {
+        /// Which.
+        exchange: ExchangeId,
+        /// Who.
+        party: CurrencyId,
+    },
     /// Exchanges that the offers they name would not have.
     #[error("the offers do not make exchange number {index} of the clearing: {why}")]
     BadClearing {
@@ -267,6 +276,9 @@ pub enum Refusal {
         /// How many it can have.
         most: usize,
     },
+    /// Too many exchanges of one user.
+    #[error("uid {0} already gives in {EXCHANGES_PER_OWNER_MAX} exchanges; end some")]
+    OwnerTrades(u32),
     /// Base has nobody to exchange with.
     #[error("base takes part in no exchange: it issues what is exchanged")]
     BaseTrades,
@@ -406,6 +418,7 @@ impl Refusal {
             | Refusal::TooManyBackers(_)
             | Refusal::TooManyTransfers(_)
             | Refusal::TooManyOffers(_)
+            | Refusal::OwnerTrades(_)
             | Refusal::TooManyExchanges { .. }
             | Refusal::IssuedTooMuch { .. }
             | Refusal::HardExhausted { .. }
@@ -427,6 +440,7 @@ impl Refusal {
             | Refusal::NotJoined(_)
             | Refusal::NothingToLend { .. }
             | Refusal::BelowLent { .. }
+            | Refusal::NoLease { .. }
             | Refusal::NoOwnHome(_) => "conflict",
         }
     }

@@ -6,6 +6,7 @@ use crate::cover::{cover_of, touched_by};
 use crate::{
     Change, Clearing, CurrencyId, Exchange, ExchangeId, Good, Leg, Offer, OfferId, TicketKind,
 };
+use std::collections::BTreeMap;
 
 impl Writer<'_> {
     pub(crate) fn list_offer(&mut self, offer: Offer) {
@@ -18,23 +19,34 @@ impl Writer<'_> {
         self.write(Change::Offer { id, before: Some(Box::new(before)), after: None });
     }
 
-    pub(crate) fn exchange(&mut self, legs: Vec<Leg>, until_s: Option<u64>, offers: Vec<OfferId>) {
+    pub(crate) fn exchange(&mut self, exchange: Exchange) {
         let id = self.ledger.fresh_exchange();
-        let after = Some(Exchange { legs, until_s, offers });
-        self.write(Change::Exchange { id, before: None, after });
+        self.write(Change::Exchange { id, before: None, after: Some(exchange) });
+    }
+
+    pub(crate) fn renew(&mut self, id: ExchangeId, party: CurrencyId, until_s: Option<u64>) {
+        let before = self.ledger.exchange(id).expect("the broker found it").clone();
+        let mut after = before.clone();
+        match until_s {
+            Some(until_s) => after.leases.insert(party, until_s),
+            None => after.leases.remove(&party),
+        };
+        self.write(Change::Exchange { id, before: Some(before), after: Some(after) });
     }
 
     pub(crate) fn clear(&mut self, exchanges: Vec<Clearing>) {
         for Clearing { offers, legs } in exchanges {
             let mut until_s: Option<u64> = None;
+            let mut leases = BTreeMap::new();
             for &id in &offers {
                 let before = self.ledger.offer(id).expect("the broker found it").clone();
                 let (give, get) = fill_of(&before, &legs).expect("the broker compared it");
                 until_s = until_s.into_iter().chain(before.until_s).min();
+                leases.extend(before.lease.map(|lease| (before.party, lease.exchange_until_s)));
                 let after = before.after(give, get).map(Box::new);
                 self.write(Change::Offer { id, before: Some(Box::new(before)), after });
             }
-            self.exchange(legs, until_s, offers);
+            self.exchange(Exchange { legs, until_s, offers, leases });
         }
     }
 

@@ -1,7 +1,8 @@
 //! All exchanges and offers of a ledger, and their indexes.
 
 use crate::{
-    CurrencyId, Exchange, ExchangeId, Good, Ledger, Offer, OfferId, Resource, TicketId, TicketKind,
+    CurrencyId, EXCHANGES_MAX, EXCHANGES_PER_OWNER_MAX, Exchange, ExchangeId, Good, Ledger, Offer,
+    OfferId, Resource, TicketId, TicketKind,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,17 +16,34 @@ pub(crate) struct Trades {
     given: BTreeMap<(CurrencyId, Good), u64>,
     received: BTreeMap<(CurrencyId, Good), u64>,
     offers_by_party: BTreeSet<(CurrencyId, OfferId)>,
-    by_owner: BTreeMap<u32, usize>,
+    by_owner: BTreeMap<u32, Counts>,
     // Of a currency that is not base, the tickets that it issued whose holders give tickets of
     // the resource, or lead to one that does.
     leads: BTreeMap<(CurrencyId, Resource), BTreeSet<TicketId>>,
 }
 
+/// How much of the trade is of the currencies of one owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    offers: usize,
+    // A party of its own that gives, each: two where both are.
+    exchanges: usize,
+}
+
 impl Trades {
-    pub(crate) fn set_exchange(&mut self, id: ExchangeId, after: Option<Exchange>) {
+    /// `owner_of` is the owner of a party, before as after.
+    pub(crate) fn set_exchange(
+        &mut self,
+        id: ExchangeId,
+        owner_of: impl Fn(CurrencyId) -> u32,
+        after: Option<Exchange>,
+    ) {
         if let Some(before) = self.exchanges.remove(&id) {
             for party in before.parties() {
                 self.by_party.remove(&(party, id));
+            }
+            for giver in before.givers() {
+                self.recount(owner_of(giver), |counts| counts.exchanges -= 1);
             }
             for leg in &before.legs {
                 subtract(&mut self.given, (leg.giver, leg.good.clone()), leg.amount);
@@ -35,6 +53,9 @@ impl Trades {
         if let Some(after) = after {
             for party in after.parties() {
                 self.by_party.insert((party, id));
+            }
+            for giver in after.givers() {
+                self.recount(owner_of(giver), |counts| counts.exchanges += 1);
             }
             for leg in &after.legs {
                 *self.given.entry((leg.giver, leg.good.clone())).or_default() += leg.amount;
@@ -48,29 +69,37 @@ impl Trades {
     pub(crate) fn set_offer(&mut self, id: OfferId, owner: u32, after: Option<Offer>) {
         if let Some(before) = self.offers.remove(&id) {
             self.offers_by_party.remove(&(before.party, id));
-            self.count_offers(owner, 1, false);
+            self.recount(owner, |counts| counts.offers -= 1);
         }
         if let Some(after) = after {
             self.offers_by_party.insert((after.party, id));
-            self.count_offers(owner, 1, true);
+            self.recount(owner, |counts| counts.offers += 1);
             self.offers.insert(id, after);
         }
     }
 
-    /// A currency has been given to another user, and its offers with it.
+    /// A currency has been given to another user, and its offers and exchanges with it.
     pub(crate) fn change_owner(&mut self, id: CurrencyId, before: u32, after: u32) {
-        let count = self.offers_of(id).count();
-        self.count_offers(before, count, false);
-        self.count_offers(after, count, true);
-    }
-
-    fn count_offers(&mut self, owner: u32, count: usize, more: bool) {
-        if count == 0 {
+        let gives = |exchange: &ExchangeId| self.exchanges[exchange].givers().contains(&id);
+        let offers = self.offers_of(id).count();
+        let exchanges = self.exchanges_of(id).filter(gives).count();
+        if before == after || (offers, exchanges) == (0, 0) {
             return;
         }
-        let sum = self.by_owner.entry(owner).or_default();
-        *sum = if more { *sum + count } else { *sum - count };
-        if *sum == 0 {
+        self.recount(before, |counts| {
+            counts.offers -= offers;
+            counts.exchanges -= exchanges;
+        });
+        self.recount(after, |counts| {
+            counts.offers += offers;
+            counts.exchanges += exchanges;
+        });
+    }
+
+    fn recount(&mut self, owner: u32, change: impl FnOnce(&mut Counts)) {
+        let counts = self.by_owner.entry(owner).or_default();
+        change(counts);
+        if *counts == Counts::default() {
             self.by_owner.remove(&owner);
         }
     }
@@ -89,7 +118,12 @@ impl Trades {
     }
 
     pub(crate) fn offers_of_owner(&self, uid: u32) -> usize {
-        self.by_owner.get(&uid).copied().unwrap_or(0)
+        self.by_owner.get(&uid).map_or(0, |counts| counts.offers)
+    }
+
+    /// In which a currency of a user gives, once for each of theirs.
+    pub(crate) fn exchanges_of_owner(&self, uid: u32) -> usize {
+        self.by_owner.get(&uid).map_or(0, |counts| counts.exchanges)
     }
 
     /// Whether a currency has any part in an exchange or an offer.
@@ -140,7 +174,8 @@ impl Trades {
     }
 }
 
-fn subtract(sums: &mut BTreeMap<(CurrencyId, Good), u64>, key: (CurrencyId, Good), amount: u64) {
+/// Takes from a sum, and the sum away where nothing is left of it.
+pub(crate) fn subtract<K: Ord>(sums: &mut BTreeMap<K, u64>, key: K, amount: u64) {
     let left = sums.get_mut(&key).expect("what was added is there");
     *left -= amount;
     if *left == 0 {
@@ -182,6 +217,15 @@ impl Ledger {
     /// The offers of a party, oldest first.
     pub fn offers_of(&self, party: CurrencyId) -> impl Iterator<Item = (OfferId, &Offer)> {
         self.trades.offers_of(party).map(|id| (id, &self.trades.offers[&id]))
+    }
+
+    /// Whether a currency may give in one more exchange: neither it nor its owner's have too many.
+    pub fn may_exchange(&self, id: CurrencyId) -> bool {
+        let gives = self.exchanges_of(id).filter(|(_, exchange)| !exchange.is_loan_to(id)).count();
+        let owner = self.currency(id).map_or(0, |currency| currency.record.owner);
+        gives < EXCHANGES_MAX
+            && (self.is_superuser(owner)
+                || self.trades.exchanges_of_owner(owner) < EXCHANGES_PER_OWNER_MAX)
     }
 
     /// How many base tickets of a good a currency has given away.

@@ -4,54 +4,11 @@ mod common;
 
 use allot_ledger::{
     Authority, BASE, BadTerms, COVER_ONE, Change, Class, Clearing, CurrencyId, EXCHANGES_MAX,
-    ExchangeId, Funding, Good, Intent, LOANS_MAX, Ledger, Leg, OFFERS_PER_OWNER_MAX, Offer,
-    OfferId, Point, Refusal, Resource, Rights, Snapshot, Subject, Terms, TicketKind,
+    EXCHANGES_PER_OWNER_MAX, Good, Intent, LOANS_MAX, Ledger, Leg, OFFERS_PER_OWNER_MAX, OfferId,
+    Point, Refusal, Resource, Rights, Snapshot, Subject, TicketKind,
 };
+use common::trades::*;
 use common::*;
-
-fn disk() -> Resource {
-    Resource::Disk("sda".to_owned())
-}
-
-fn good(resource: Resource) -> Good {
-    Good { resource, kind: TicketKind::Soft }
-}
-
-fn leg(giver: CurrencyId, receiver: CurrencyId, resource: Resource, amount: u64) -> Leg {
-    Leg { giver, receiver, good: good(resource), amount }
-}
-
-fn of(resource: Resource, kind: TicketKind, amount: u64) -> Funding {
-    Funding { resource, kind, amount }
-}
-
-/// A currency of a user with 160 soft base tickets of each of three resources, of which
-/// 150 can be given away.
-fn funded(ledger: &mut Ledger, uid: u32) -> CurrencyId {
-    let id = perform(ledger, &user(uid), create(&format!("u{uid}"), uid)).expect("made");
-    for resource in [Resource::Cpu, disk(), Resource::Memory] {
-        perform(ledger, &root(), fund(id, BASE, of(resource, TicketKind::Soft, 160)));
-    }
-    id
-}
-
-fn offer(party: CurrencyId, gives: Resource, give: u64, wants: Resource, want: u64) -> Offer {
-    let terms = Terms::one(good(gives), give, good(wants), want);
-    Offer { party, terms, until_s: None }
-}
-
-fn partial(offer: Offer) -> Offer {
-    Offer { terms: Terms { partial: true, ..offer.terms }, ..offer }
-}
-
-fn place_offer(ledger: &mut Ledger, uid: u32, offer: Offer) -> OfferId {
-    perform(ledger, &user(uid), Intent::Offer { offer });
-    ledger.offers().last().expect("it stands").0
-}
-
-fn newest(ledger: &Ledger) -> ExchangeId {
-    ledger.exchanges().last().expect("an exchange").0
-}
 
 /// The paper's example: 50 disk tickets of A for 20 memory tickets of B, by the dealer.
 fn exchanged() -> (Ledger, CurrencyId, CurrencyId) {
@@ -424,6 +381,45 @@ fn nobody_fills_the_ledger_or_another_s_place_in_it() {
 }
 
 #[test]
+fn many_currencies_are_not_many_places_for_exchanges() {
+    let mut ledger = Ledger::new(0, 0);
+    let pair = |ledger: &mut Ledger, number: usize| {
+        let mut rich = |owner: u32| {
+            let name = format!("c{number}");
+            let id = perform(ledger, &root(), create(&name, owner)).expect("made");
+            for resource in [Resource::Cpu, disk()] {
+                perform(ledger, &root(), fund(id, BASE, of(resource, TicketKind::Soft, 2000)));
+            }
+            id
+        };
+        // The partner is the superuser's, who may have any number.
+        (rich(1), rich(0))
+    };
+    let swap = |(own, partner)| Intent::Exchange {
+        legs: vec![leg(own, partner, disk(), 1), leg(partner, own, Resource::Cpu, 1)],
+        until_s: None,
+    };
+    let pairs: Vec<_> = (0..EXCHANGES_PER_OWNER_MAX / EXCHANGES_MAX)
+        .map(|number| {
+            let pair = pair(&mut ledger, number);
+            for _ in 0..EXCHANGES_MAX {
+                perform(&mut ledger, &root(), swap(pair));
+            }
+            assert!(!ledger.may_exchange(pair.0));
+            pair
+        })
+        .collect();
+    let another = pair(&mut ledger, pairs.len());
+    assert!(!ledger.may_exchange(another.0) && ledger.may_exchange(another.1));
+    assert_eq!(refusal(&mut ledger, &root(), swap(another)), Refusal::OwnerTrades(1));
+    // One that is gone leaves its places to the others.
+    let own = pairs[0].0;
+    perform(&mut ledger, &root(), Intent::DestroyCurrency { currency: own });
+    assert!(ledger.may_exchange(another.0));
+    perform(&mut ledger, &root(), swap(another));
+}
+
+#[test]
 fn what_is_written_down_is_read() {
     let (mut ledger, a, b) = exchanged();
     place_offer(&mut ledger, 1, partial(offer(a, Resource::Cpu, 3, disk(), 4)));
@@ -453,6 +449,8 @@ fn what_is_written_down_is_read() {
             }],
         },
         Intent::EndExchange { exchange: last },
+        Intent::Renew { exchange: last, party: a, until_s: Some(7) },
+        Intent::Renew { exchange: last, party: a, until_s: None },
     ];
     for intent in intents {
         let text = serde_json::to_string(&intent).expect("it can be written");

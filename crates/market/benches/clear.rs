@@ -27,7 +27,10 @@ fn book(offers: u64, seed: u64, least_percent: u64) -> BTreeMap<OfferId, Offer> 
         let partial = below(10) > 0;
         let most = want * 2;
         let party = CurrencyId(below(offers / 2 + 1));
-        (OfferId(id), Offer { party, terms: Terms { partial, most, ..terms }, until_s: None })
+        (
+            OfferId(id),
+            Offer { party, terms: Terms { partial, most, ..terms }, until_s: None, lease: None },
+        )
     };
     (0..offers).map(|id| one(id, &mut below)).collect()
 }

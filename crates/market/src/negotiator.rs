@@ -41,10 +41,10 @@ mod seen;
 mod stakes;
 mod welch;
 
-pub use seen::{Action, Event, Observation, Options, Phase, Seen, Tally};
+pub use ledger::{Good, Point, Terms, TicketKind};
+pub use seen::{Action, Event, Observation, Options, Phase, Seen, Tally, Verdict};
 
 use curve::{Stake, WAITING_LEAST};
-use ledger::Good;
 use memory::{Pair, Pairs};
 use stakes::stakes;
 use std::collections::{BTreeMap, VecDeque};
@@ -112,6 +112,7 @@ pub struct Negotiator {
     reversals_ns: VecDeque<u64>,
     changed_ns: Option<u64>,
     tally: Tally,
+    verdicts: Vec<Verdict>,
 }
 
 impl Negotiator {
@@ -138,7 +139,15 @@ impl Negotiator {
             reversals_ns: VecDeque::new(),
             changed_ns: None,
             tally: Tally::default(),
+            verdicts: Vec::new(),
         }
+    }
+
+    /// Takes over an exchange that its client has already, by which it gave and got so much: it stays
+    /// until the load changes.
+    pub fn adopt(&mut self, exchange: u64, (gives, gave): (Good, u64), (wants, got): (Good, u64)) {
+        let pair = Pair { gives, wants };
+        self.held.insert(exchange, Held { pair, gave, got, tried: true });
     }
 
     /// When to observe next, in nanoseconds of the observations' clock. Events may be brought before.
@@ -161,6 +170,16 @@ impl Negotiator {
         self.held.keys().copied()
     }
 
+    /// Those of them of which it is not known yet whether they help.
+    pub fn on_trial(&self) -> impl Iterator<Item = u64> {
+        self.held.iter().filter(|(_, held)| !held.tried).map(|(&id, _)| id)
+    }
+
+    /// What it has found out in the last step.
+    pub fn verdicts(&self) -> &[Verdict] {
+        &self.verdicts
+    }
+
     /// Reversals in the hour before `now_ns`.
     pub fn reversals(&self, now_ns: u64) -> usize {
         self.reversals_ns.iter().filter(|&&at_ns| now_ns.saturating_sub(at_ns) < HOUR_NS).count()
@@ -169,6 +188,7 @@ impl Negotiator {
     /// Takes what was seen, and says what to do.
     pub fn step(&mut self, observation: &Observation) -> Vec<Action> {
         let mut actions = Vec::new();
+        self.verdicts.clear();
         self.hear(observation, &mut actions);
         if observation.now_ns < self.next_ns {
             return actions;
@@ -341,7 +361,9 @@ impl Negotiator {
         }
         self.usual.clear();
         let before = std::mem::take(&mut self.before);
+        let effect = if effect == 0.0 { 0.0 } else { effect / mean(&before) };
         if keep {
+            self.verdicts.push(Verdict::Kept { exchanges: tried, effect });
             self.tally.kept += 1;
             self.phase = Phase::Measuring;
             return;
@@ -349,6 +371,7 @@ impl Negotiator {
         // Things are as before now. If progress is not, the load has changed meanwhile (rule 9).
         self.usual = before[before.len().saturating_sub(windows)..].to_vec();
         self.since_usual = 0;
+        self.verdicts.push(Verdict::TakenBack { exchanges: tried.clone(), effect });
         self.reverse(now_ns, tried, actions);
     }
 
@@ -425,7 +448,10 @@ impl Negotiator {
         let bad: Vec<u64> =
             self.held.iter().filter(|(_, held)| hurts(held)).map(|(&id, _)| id).collect();
         if !bad.is_empty() && self.reversals(now_ns) < REVERSALS_MAX {
+            self.verdicts.push(Verdict::LoadChanged { ended: bad.clone() });
             self.reverse(now_ns, bad, actions);
+        } else {
+            self.verdicts.push(Verdict::LoadChanged { ended: Vec::new() });
         }
     }
 

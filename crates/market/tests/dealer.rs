@@ -23,6 +23,7 @@ fn line(party: u64, (gives, give): (usize, u64), (wants, want): (usize, u64)) ->
         party: CurrencyId(party),
         terms: Terms { partial: true, most: want * 2, ..one },
         until_s: None,
+        lease: None,
     }
 }
 
@@ -111,7 +112,7 @@ fn tiny_offer() -> impl Strategy<Value = Offer> {
             let (gives, wants) = (good(gives), good((gives + step) % 3));
             let most = (least + more).max(1);
             let terms = Terms { gives, wants, points, partial, least, most };
-            Offer { party: CurrencyId(party), terms, until_s: None }
+            Offer { party: CurrencyId(party), terms, until_s: None, lease: None }
         },
     )
 }
@@ -254,6 +255,7 @@ fn offers_that_nobody_can_fill_hold_up_nobody() {
         party: CurrencyId(party),
         terms: Terms::one(good(0), 1_000_000, good(1), 1000 + party),
         until_s: None,
+        lease: None,
     });
     let askers = (0..100).map(|party| line(1000 + party, (0, 100), (1, 100)));
     let givers = (0..100).map(|party| line(2000 + party, (1, 100), (0, 90)));

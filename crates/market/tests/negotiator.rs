@@ -2,7 +2,7 @@
 //! its bounds. (In company: `crates/sim/tests/negotiators.rs`.)
 
 use allot_market::Negotiator;
-use allot_market::negotiator::{Action, Event, Observation, Options, REVERSALS_MAX, Seen};
+use allot_market::negotiator::{Action, Event, Observation, Options, REVERSALS_MAX, Seen, Verdict};
 use ledger::{Good, TicketKind};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -205,4 +205,59 @@ proptest! {
             prop_assert!(negotiator.reversals(now_ns) <= REVERSALS_MAX);
         }
     }
+}
+
+#[test]
+fn it_says_what_it_found_out() {
+    for (after, kept) in [(1200, true), (800, false)] {
+        let mut negotiator = Negotiator::new(Options::default());
+        let (tag, terms, from) = first_offer(&mut negotiator, 1000);
+        let (gave, got) = (terms.give_most(), terms.points.last().expect("a point").want);
+        let mut found = Vec::new();
+        for window in from..from + 20 {
+            let mut seen = pressed(window, from * 1000 + (window - from) * after);
+            if window == from {
+                seen.events.push(Event::Filled { tag, exchange: 7, gave, got });
+            }
+            negotiator.step(&seen);
+            found.extend(negotiator.verdicts().to_vec());
+            assert_eq!(negotiator.on_trial().count(), usize::from(found.is_empty()));
+            if !found.is_empty() {
+                break;
+            }
+        }
+        let [verdict] = &found[..] else { panic!("{found:?}") };
+        match verdict {
+            Verdict::Kept { exchanges, effect } if kept => {
+                assert_eq!(exchanges, &[7]);
+                assert!((effect - 0.2).abs() < 1e-9, "{effect}");
+            }
+            Verdict::TakenBack { exchanges, effect } if !kept => {
+                assert_eq!(exchanges, &[7]);
+                assert!((effect + 0.2).abs() < 1e-9, "{effect}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_it_takes_over_stays_until_its_client_regrets_it() {
+    let mut negotiator = Negotiator::new(Options::default());
+    // It gave what it waits for now.
+    negotiator.adopt(3, (good("cpu"), 400), (good("disk:sda"), 400));
+    assert_eq!(
+        (negotiator.exchanges().collect::<Vec<_>>(), negotiator.on_trial().count()),
+        (vec![3], 0)
+    );
+    let mut ended = None;
+    for window in 0..20 {
+        let actions = negotiator.step(&pressed(window, window * 1000));
+        if actions.contains(&Action::End { exchange: 3 }) {
+            ended.get_or_insert((window, negotiator.verdicts().to_vec()));
+        }
+    }
+    let (window, verdicts) = ended.expect("it is ended");
+    assert_eq!(window, 6, "as soon as it is known");
+    assert_eq!(verdicts, [Verdict::LoadChanged { ended: vec![3] }]);
 }

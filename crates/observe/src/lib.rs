@@ -4,6 +4,8 @@
 //! by a [`ProcessHandle`] (a pidfd and a start time), never by a bare pid, so that nothing
 //! here can report on a process that merely inherited a number.
 
+mod account;
+mod cgroup;
 mod connector;
 mod connector_wire;
 mod error;
@@ -20,6 +22,8 @@ mod stat;
 mod thread;
 mod watch;
 
+pub use account::{ThreadAccount, counts_disk_waits};
+pub use cgroup::{CgroupAccount, cgroup_of, processes_below, stalled_ns};
 pub use connector::ProcConnector;
 pub use error::ProcessError;
 pub use facts::ProcessFacts;

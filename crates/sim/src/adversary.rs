@@ -341,5 +341,6 @@ fn kind(intent: &Intent) -> &'static str {
         Intent::Exchange { .. } => "exchange",
         Intent::Clear { .. } => "clear",
         Intent::EndExchange { .. } => "end_exchange",
+        Intent::Renew { .. } => "renew",
     }
 }

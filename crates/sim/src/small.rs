@@ -224,7 +224,7 @@ impl Search {
                     for receiver in ids.clone().map(CurrencyId).filter(|it| *it != giver) {
                         let legs = vec![Leg { giver, receiver, good: good.clone(), amount }];
                         let id = ExchangeId(more as u64);
-                        let after = Some(Exchange { legs, until_s: None, offers: Vec::new() });
+                        let after = Some(Exchange::of(legs));
                         let loan = vec![Change::Exchange { id, before: None, after }];
                         // The second may uncover the first.
                         if self.bare.clone().replay(loan.clone()).is_err() {

@@ -6,7 +6,7 @@ use crate::due::{Party, power};
 use crate::market::{can_give, clearings, random_leg, random_terms};
 use ledger::{
     Authority, BASE, Caller, Change, Class, CurrencyId, DiskLimit, ExchangeId, Funding, Intent,
-    Ledger, Member, Mode, NewClient, Offer, OfferId, Placement, Placements, PolicyKey,
+    Lease, Ledger, Member, Mode, NewClient, Offer, OfferId, Placement, Placements, PolicyKey,
     ProcessIdentity, Refusal, Resource, Rights, Subject, ThreadIdentity, TicketKind, decide,
 };
 use rand_core::{RngCore, SeedableRng};
@@ -174,7 +174,7 @@ impl World {
             )),
             18 | 19 => Some((Authority::System, self.fork(process?, &mut dice))),
             20 => Some((Authority::System, Intent::Exit { member: process?.into() })),
-            21..=24 => own(Intent::Join {
+            21..=23 => own(Intent::Join {
                 member: self.member(user, gid, &mut dice),
                 client: self.client_open_to(&caller, Rights::ISSUE, &mut dice)?,
             }),
@@ -222,6 +222,7 @@ impl World {
                 // By a party, or as its time is over.
                 if dice.one_in(2) { own(end) } else { Some((Authority::System, end)) }
             }
+            24 | 46..=48 => own(self.renew(user, &mut dice)?),
             _ => {
                 let (uid, gid) = match user.uid {
                     0 => self.login(&mut dice),
@@ -475,7 +476,8 @@ impl World {
         let party = *rich.or(parties.first())?;
         let terms = random_terms(&self.ledger, party, &mut dice.0)?;
         let until_s = dice.one_in(3).then(|| dice.below(9) as u64);
-        Some(Intent::Offer { offer: Offer { party, terms, until_s } })
+        let lease = (!dice.one_in(8)).then_some(Lease { offer_until_s: 1, exchange_until_s: 2 });
+        Some(Intent::Offer { offer: Offer { party, terms, until_s, lease } })
     }
 
     fn exchange(&self, caller: &Caller, dice: &mut Dice) -> Option<Intent> {
@@ -485,6 +487,26 @@ impl World {
             legs.push(random_leg(&self.ledger, giver, self.any(dice)?, &mut dice.0)?);
         }
         Some(Intent::Exchange { legs, until_s: None })
+    }
+
+    /// Mostly of somebody who has a lease, and of the caller where that is so.
+    fn renew(&self, user: &User, dice: &mut Dice) -> Option<Intent> {
+        let leased = self
+            .ledger
+            .exchanges()
+            .flat_map(|(id, exchange)| exchange.leases.keys().map(move |party| (id, *party)));
+        let all: Vec<(ExchangeId, CurrencyId)> = leased.collect();
+        let theirs: Vec<(ExchangeId, CurrencyId)> = all
+            .iter()
+            .filter(|(_, party)| {
+                self.ledger.currency(*party).is_some_and(|it| it.record.owner == user.uid)
+            })
+            .copied()
+            .collect();
+        let (exchange, party) = dice.among(&theirs).or_else(|| dice.among(&all))?;
+        let party = if dice.one_in(6) { self.any(dice)? } else { party };
+        let until_s = (!dice.one_in(8)).then(|| dice.below(9) as u64);
+        Some(Intent::Renew { exchange, party, until_s })
     }
 
     fn clear(&self, dice: &mut Dice) -> Option<Intent> {

@@ -26,7 +26,7 @@ fn no_user_lowers_what_another_is_due() {
     for (kind, (applied, refused)) in &tally.operations {
         assert!(*applied > 100, "{kind}: {applied} applied, {refused} refused");
     }
-    assert_eq!(tally.operations.len(), 28, "{tally:?}");
+    assert_eq!(tally.operations.len(), 29, "{tally:?}");
     eprintln!("{tally:?}");
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     Doctor, ErrorBody, Event, LedgerView, MarketView, Operation, Operations, OperationsDone,
-    PolicyView, Sample, SetPolicy, Status, TraceLine, Trouble,
+    PolicyView, Sample, SetPolicy, Status, TraceLine, TradersView, Trouble,
 };
 use reqwest::blocking::{Client as Http, RequestBuilder, Response};
 use serde::de::DeserializeOwned;
@@ -62,14 +62,23 @@ pub struct Lines<T> {
 impl Client {
     /// A client of the allotd that listens there. Connects when first used.
     pub fn new(socket: impl Into<PathBuf>) -> Client {
-        let socket = socket.into();
+        Client::with(socket.into(), None)
+    }
+
+    fn with(socket: PathBuf, longest: Option<Duration>) -> Client {
         let http = Http::builder()
             .unix_socket(socket.clone())
-            .timeout(None)
+            .timeout(longest)
             .connect_timeout(Duration::from_secs(10))
             .build()
             .expect("a client without TLS can be built");
         Client { http, socket }
+    }
+
+    /// A client for whoever cannot wait for ever: who is not answered in this time is told that allotd
+    /// cannot be reached. Not for streams.
+    pub fn answered_within(socket: impl Into<PathBuf>, longest: Duration) -> Client {
+        Client::with(socket.into(), Some(longest))
     }
 
     /// Where it connects.
@@ -90,6 +99,15 @@ impl Client {
     /// All that is offered, exchanged, and was paid.
     pub fn market(&self) -> Result<MarketView, ClientError> {
         self.get("/v1/market")
+    }
+
+    /// Those who are named, as [`CurrencyRef`](crate::CurrencyRef) has it: what they consume as, hold,
+    /// offer and have exchanged. Those named by an id (`#12`) that are gone are left out.
+    pub fn traders(&self, who: &[&str]) -> Result<TradersView, ClientError> {
+        let address =
+            reqwest::Url::parse_with_params(&url("/v1/traders"), [("who", who.join(","))]);
+        let address = address.expect("the host and the path are fixed");
+        self.parse(self.send(self.http.get(address))?)
     }
 
     /// What was measured last.

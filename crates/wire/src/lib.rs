@@ -6,16 +6,19 @@
 mod client;
 mod exchange;
 mod operation;
+mod pattern;
 mod view;
 
 pub use client::{Client, ClientError, Lines, default_socket, private_socket};
 pub use exchange::{
-    ConflictView, ExchangeView, Good, LegRef, LegView, MarketView, OfferPoint, OfferView, PriceView,
+    ConflictView, ExchangeView, Good, HoldingView, Lease, LeaseView, LegRef, LegView, MarketView,
+    OfferPoint, OfferView, PriceView, TraderView, TradersView,
 };
 pub use operation::{
     Amount, Class, CurrencyRef, DiskLimit, MemberRef, Operation, OperationResult, Operations,
     OperationsDone, TicketKind,
 };
+pub use pattern::matches;
 pub use view::{
     Check, ClientSample, ClientState, CurrencyView, DiskLimitView, Doctor, DoctorResource,
     EnforcerView, ErrorBody, Event, EventKind, Grant, LedgerView, MemberView, Nature, PolicyView,

@@ -1,6 +1,6 @@
 //! What can be asked of allotd.
 
-use crate::{ConflictView, Good, LegRef, OfferPoint};
+use crate::{ConflictView, Good, Lease, LegRef, OfferPoint};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -256,6 +256,9 @@ pub enum Operation {
         /// When it and what came of it end: seconds since 1970.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until_s: Option<u64>,
+        /// What ends earlier, unless who offers says again that it is there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lease: Option<Lease>,
     },
     /// Withdraw an offer; exchanges that came of it stay.
     CancelOffer {
@@ -274,6 +277,17 @@ pub enum Operation {
     EndExchange {
         /// Which.
         exchange: u64,
+    },
+    /// Say that who had offered with a lease is still there, so that an exchange goes on.
+    RenewExchange {
+        /// Which.
+        exchange: u64,
+        /// Whose lease: a client, or a currency of the caller's.
+        #[serde(rename = "for")]
+        party: CurrencyRef,
+        /// Until when it takes part now: seconds since 1970; without, it is not asked again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until_s: Option<u64>,
     },
     /// Manage a process no longer.
     Release {

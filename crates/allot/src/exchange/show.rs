@@ -151,6 +151,7 @@ mod tests {
             least: 5,
             most: 4096,
             until_s: None,
+            lease: None,
             spare: 7,
         };
         assert_eq!(
@@ -170,6 +171,7 @@ mod tests {
             }],
             until_s: None,
             offers: Vec::new(),
+            leases: Vec::new(),
         };
         assert_eq!(exchange_line(&exchange), "exchange 3: a gives 5 cpu to b");
     }

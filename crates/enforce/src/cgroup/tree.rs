@@ -2,6 +2,7 @@
 
 use crate::scheduling::count_calls;
 use observe::ProcessHandle;
+pub(super) use observe::cgroup_of;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -91,15 +92,6 @@ pub(super) fn is_as_made(group: &Path, controllers: &[&str]) -> bool {
 pub(super) fn controls_children(group: &Path, controller: &str) -> bool {
     read(group, "cgroup.subtree_control")
         .is_ok_and(|list| list.split_whitespace().any(|name| name == controller))
-}
-
-/// The v2 cgroup of a process, as a path below the mount that begins with `/`; `None` when it is
-/// gone, or out of our sight.
-pub(super) fn cgroup_of(pid: u32) -> Option<String> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let hidden = path.starts_with("/..") || path.ends_with(" (deleted)");
-    (!hidden).then(|| path.to_owned())
 }
 
 /// The folder of a cgroup path.

@@ -8,7 +8,7 @@
 
 use super::tree;
 use crate::disk::read_usage;
-use observe::{ProcessHandle, ProcessWaits};
+use observe::{ProcessHandle, ProcessWaits, stalled_ns};
 use std::path::Path;
 
 /// What was waited for by some time.
@@ -55,13 +55,6 @@ impl Waits {
     }
 }
 
-/// Of a pressure file: the time for which some task was stalled.
-fn stalled_ns(text: &str) -> Option<u64> {
-    let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
-    let total = some.split(' ').find_map(|word| word.strip_prefix("total="))?;
-    total.parse::<u64>().ok()?.checked_mul(1000)
-}
-
 /// Of a `memory.stat`.
 fn major_faults(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("pgmajfault "))?.parse().ok()
@@ -70,18 +63,6 @@ fn major_faults(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pressure_is_read() {
-        let text = "some avg10=0.12 avg60=0.00 avg300=0.00 total=1234\n\
-                    full avg10=0.00 avg60=0.00 avg300=0.00 total=999";
-        assert_eq!(stalled_ns(text), Some(1_234_000));
-        for wrong in
-            ["", "full total=3", "some avg10=0.00", "some total=x", "some total=99999999999999999"]
-        {
-            assert_eq!(stalled_ns(wrong), None, "{wrong}");
-        }
-    }
 
     #[test]
     fn faults_are_read() {

@@ -6,10 +6,12 @@
 //! 2. **Iocost goes first** (quality, then model), so that nothing is throttled by a model that is
 //!    half gone. **Then the scheduler, then its settings**: choosing a scheduler sets the kernel's
 //!    defaults for them and for `nr_requests`. A setting that is as it was found is not written,
-//!    since the kernel does not take back every number that it shows.
+//!    since the kernel does not take back every number that it shows: `nr_requests` below
+//!    [`LEAST_WRITTEN_REQUESTS`] comes back with a scheduler that is chosen anew.
 //! 3. **What somebody else changed meanwhile stays theirs**, and is said: a scheduler that is neither
 //!    ours nor the one found (then its settings stay too); a setting of a scheduler that we left in
-//!    place, or a line of iocost's, that is not what we made it.
+//!    place, or a line of iocost's, that is not what we made it. One that is chosen anew is not left
+//!    in place, and on the way there the disk has none.
 //! 4. **A device that is gone** took its settings along: nothing to do. Another one by the same name
 //!    is none of ours; the kernel numbers them (`diskseq`).
 
@@ -19,6 +21,10 @@ use super::place::{is_gone, read, read_number, write};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// What the kernel makes of a smaller `nr_requests` (`BLKDEV_MIN_RQ`), though it gives devices that take
+/// one request fewer.
+pub(super) const LEAST_WRITTEN_REQUESTS: u32 = 4;
 
 /// Keeps notes where they outlive us.
 pub trait Notes {
@@ -53,6 +59,9 @@ pub(super) struct FoundQueue {
     pub scheduler: String,
     /// The one that we choose, which may be the same.
     pub ours: String,
+    /// It is the same, and chosen again, by way of none.
+    #[serde(default)]
+    pub chosen_anew: bool,
     /// Its settings and the queue's, in the order in which they are given back.
     pub settings: Vec<FoundSetting>,
 }
@@ -177,7 +186,8 @@ impl FoundDisk {
             given.failed.push(format!("the scheduler of {} cannot be read", self.name));
             return;
         };
-        if current != queue.ours && current != queue.scheduler {
+        let on_the_way = queue.chosen_anew && current == NONE;
+        if current != queue.ours && current != queue.scheduler && !on_the_way {
             given.left.push(format!(
                 "the scheduler of {} is {current} by now, which is neither ours nor the one found \
                  ({}): it stays, and its settings",
@@ -185,16 +195,29 @@ impl FoundDisk {
             ));
             return;
         }
+        let lacks_requests = || {
+            let path = folder.join(NR_REQUESTS);
+            let found = queue.settings.iter().find(|setting| setting.file == NR_REQUESTS);
+            let too_few =
+                |text: &str| text.parse().is_ok_and(|it: u32| it < LEAST_WRITTEN_REQUESTS);
+            found.is_some_and(|it| too_few(&it.text) && read(&path).is_ok_and(|is| is != it.text))
+        };
+        let mut choices = Vec::new();
         if current != queue.scheduler {
+            choices.push(queue.scheduler.as_str());
+        } else if queue.chosen_anew && lacks_requests() {
+            choices.extend([NONE, &queue.scheduler]);
+        }
+        for choice in choices {
             let what = format!("the scheduler of {}", self.name);
-            let written = write(&file, &queue.scheduler);
+            let written = write(&file, choice);
             let is_failed = written.is_err();
             given.wrote(&what, written);
             if is_failed {
                 return;
             }
         }
-        let keeps_scheduler = queue.ours == queue.scheduler;
+        let keeps_scheduler = queue.ours == queue.scheduler && !queue.chosen_anew;
         for setting in &queue.settings {
             let path = folder.join(&setting.file);
             let what = format!("{} of {}", setting.file, self.name);
@@ -214,6 +237,11 @@ impl FoundDisk {
         }
     }
 }
+
+/// No scheduler.
+pub(super) const NONE: &str = "none";
+/// How many requests a queue takes.
+pub(super) const NR_REQUESTS: &str = "nr_requests";
 
 fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()

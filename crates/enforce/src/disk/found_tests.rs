@@ -30,6 +30,7 @@ impl Disk {
             queue: Some(FoundQueue {
                 scheduler: scheduler.to_owned(),
                 ours: "bfq".to_owned(),
+                chosen_anew: false,
                 settings: vec![
                     setting("nr_requests", "17", "128"),
                     setting("iosched/low_latency", "1", "0"),
@@ -140,6 +141,32 @@ fn somebody_elses_settings_stay() {
     assert_eq!(disk.says("queue/nr_requests"), "64");
     assert!(begins(&disk.says("queue/iosched/low_latency"), "1"));
     assert!(disk.says("io.cost.qos").contains("rpct=50.00"));
+}
+
+/// BFQ that is chosen anew: wherever we are interrupted, also while there is none, all comes back.
+#[test]
+fn a_scheduler_that_is_chosen_anew_comes_back_with_its_settings() {
+    let mut disk = Disk::new("bfq");
+    disk.found.cost = None;
+    let queue = disk.found.queue.as_mut().expect("a queue");
+    queue.chosen_anew = true;
+    queue.settings.iter_mut().for_each(|setting| setting.ours = None);
+    queue.settings[0].text = "2".to_owned();
+    // What we made it, then on the way there or back, then chosen with the kernel's defaults.
+    for (scheduler, requests) in [("none [bfq]", "128"), ("[none] bfq", "1"), ("none [bfq]", "2")] {
+        disk.put("queue/scheduler", scheduler);
+        disk.put("queue/nr_requests", requests);
+        disk.put("queue/iosched/low_latency", "0");
+        let given = disk.give_back();
+        assert_eq!(given.left, [""; 0]);
+        // A write to a file that is no kernel's leaves what was longer.
+        let chosen = disk.says("queue/scheduler");
+        assert!(begins(&chosen, "bfq") || chosen == "none [bfq]", "{chosen}");
+        assert!(begins(&disk.says("queue/nr_requests"), "2"));
+        assert_eq!(disk.says("queue/iosched/low_latency"), "1");
+    }
+    disk.put("queue/scheduler", "none bfq [mq-deadline]");
+    assert_eq!(disk.give_back().left.len(), 1, "somebody else's stays");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! 1. The scheduler first: choosing one sets the defaults of all the others.
 //! 2. `low_latency` 0: else whoever begins is served before all others for seconds, whatever its weight.
 //!    Where it was on, BFQ is chosen anew, for it keeps of each process what it thought of it (4:1 stayed
-//!    2.5:1); what was set besides is set again.
+//!    2.5:1); so too where `nr_requests` could not be given back else. What was set besides is set again.
 //! 3. `slice_idle` 8 ms: a queue whose next request comes soon keeps its turn. With 0, a reader that
 //!    waits for each request loses its turn at each, and all get the same.
 //! 4. `strict_guarantees` 0: with 1, one queue at a time has requests on the device, and a device that
@@ -30,7 +30,10 @@
 //!    Within the range of the kernel's own tables (`autop` in block/blk-iocost.c).
 //! 10. No BFQ below it: two that idle for different reasons.
 
-use super::found::{FoundCost, FoundDisk, FoundQueue, FoundSetting, GivenBack, Notes};
+use super::found::{
+    FoundCost, FoundDisk, FoundQueue, FoundSetting, GivenBack, LEAST_WRITTEN_REQUESTS, NONE,
+    NR_REQUESTS, Notes,
+};
 use super::iocost::{self, Quality, Speed};
 use super::look::DiskFacts;
 use super::place::{Places, is_gone, read, write};
@@ -202,14 +205,16 @@ impl PreparedDisk {
     fn set(&self) -> Result<(), PrepareError> {
         if let Some(queue) = &self.found.queue {
             let folder = self.found.folder.join("queue");
-            if queue.ours != queue.scheduler {
+            if queue.chosen_anew {
+                self.put(&folder.join("scheduler"), NONE)?;
+            }
+            if queue.chosen_anew || queue.ours != queue.scheduler {
                 self.put(&folder.join("scheduler"), &queue.ours)?;
-            } else if read(&folder.join(LOW_LATENCY)).is_ok_and(|is| is != "0") {
-                self.put(&folder.join("scheduler"), "none")?;
-                self.put(&folder.join("scheduler"), &queue.ours)?;
-                for setting in &queue.settings {
-                    let text = setting.ours.as_ref().unwrap_or(&setting.text);
-                    self.put(&folder.join(&setting.file), text)?;
+            }
+            for setting in queue.settings.iter().filter(|_| queue.chosen_anew) {
+                let path = folder.join(&setting.file);
+                if read(&path).is_ok_and(|is| is != setting.text) {
+                    self.put(&path, &setting.text)?;
                 }
             }
             for (name, value) in wanted(&self.way, self.has_head) {
@@ -298,7 +303,7 @@ fn wanted(way: &Way, has_head: bool) -> Vec<(&'static str, Wanted)> {
             ("iosched/slice_idle_us", Wanted::Exactly(8000)),
             ("iosched/strict_guarantees", Wanted::Exactly(0)),
             ("iosched/max_budget", Wanted::Exactly(budget)),
-            ("nr_requests", Wanted::AtLeast(LEAST_REQUESTS)),
+            (NR_REQUESTS, Wanted::AtLeast(LEAST_REQUESTS)),
         ],
         Way::Iocost(_) => Vec::new(),
     }
@@ -329,7 +334,7 @@ fn find(places: &Places, facts: &DiskFacts, way: &Way) -> Result<FoundDisk, Prep
         Way::Iocost(speed) => {
             // Rule 10. Without a scheduler there is none to replace.
             let replaces = scheduler.is_ok_and(|scheduler| scheduler.current == "bfq");
-            let queue = replaces.then(|| find_queue(&folder, "bfq", "none", &wanted));
+            let queue = replaces.then(|| find_queue(&folder, "bfq", NONE, &wanted));
             let mount = places.cgroups.clone().ok_or_else(|| missing("cgroup v2 tree"))?;
             let (quality, model) = cost_lines(speed, facts);
             let found = FoundCost {
@@ -384,13 +389,18 @@ fn find_queue(
         .map(|name| format!("iosched/{name}"))
         .collect();
     of_scheduler.sort_unstable();
+    let is = |file: &str| read(&folder.join(file)).ok();
+    let few = |text: String| text.parse().is_ok_and(|it: u32| it < LEAST_WRITTEN_REQUESTS);
+    let chosen_anew = scheduler == ours
+        && (is(LOW_LATENCY).is_some_and(|is| is != "0") || is(NR_REQUESTS).is_some_and(few));
+    let stays = scheduler == ours && !chosen_anew;
     let mut files: Vec<String> = Vec::new();
-    if scheduler == ours {
+    if stays {
         files.extend(wanted.iter().map(|(file, _)| (*file).to_owned()));
         of_scheduler.retain(|file| file != SLICE_IDLE_MS && !files.contains(file));
     } else {
         // All that goes with the scheduler. The queue's own first: they are few and matter most.
-        files.extend(["nr_requests", "async_depth", "wbt_lat_usec"].map(str::to_owned));
+        files.extend([NR_REQUESTS, "async_depth", "wbt_lat_usec"].map(str::to_owned));
     }
     files.extend(of_scheduler);
     let settings = files
@@ -399,12 +409,12 @@ fn find_queue(
             // What cannot be read (wbt where it is off) cannot be given back.
             let text = read(&folder.join(&file)).ok()?;
             let wanted = wanted.iter().find(|(name, _)| *name == file);
-            let ours = (scheduler == ours).then(|| match wanted {
+            let ours = stays.then(|| match wanted {
                 Some((_, value)) if !value.allows(&text) => value.text(),
                 _ => text.clone(),
             });
             Some(FoundSetting { file, text, ours })
         })
         .collect();
-    FoundQueue { scheduler: scheduler.to_owned(), ours: ours.to_owned(), settings }
+    FoundQueue { scheduler: scheduler.to_owned(), ours: ours.to_owned(), chosen_anew, settings }
 }

@@ -77,7 +77,7 @@ impl Group {
 
     /// For how long at least one of its threads has waited for memory, in ns; none without PSI.
     pub fn stalled_ns(&self) -> Option<u64> {
-        parse_stalled_ns(&self.read("memory.pressure").ok()?)
+        observe::stalled_ns(&self.read("memory.pressure").ok()?)
     }
 
     /// Whether the kernel can be asked to take memory from it.
@@ -146,13 +146,6 @@ fn parse_stat(text: &str) -> GroupStat {
     stat
 }
 
-fn parse_stalled_ns(text: &str) -> Option<u64> {
-    let some = text.lines().find(|line| line.starts_with("some "))?;
-    let total_us: u64 =
-        some.split_ascii_whitespace().find_map(|word| word.strip_prefix("total="))?.parse().ok()?;
-    Some(total_us * 1000)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,14 +157,6 @@ mod tests {
         assert_eq!(parse_stat(text), GroupStat { inactive_bytes: 310, refaults: 72 });
         assert_eq!(parse_stat("workingset_refault 5\n").refaults, 5);
         assert_eq!(parse_stat(""), GroupStat::default());
-    }
-
-    #[test]
-    fn pressure_is_read() {
-        let text = "some avg10=6.08 avg60=1.13 avg300=0.23 total=1214610\n\
-                    full avg10=4.48 avg60=0.84 avg300=0.17 total=853334\n";
-        assert_eq!(parse_stalled_ns(text), Some(1_214_610_000));
-        assert_eq!(parse_stalled_ns(""), None);
     }
 
     #[test]

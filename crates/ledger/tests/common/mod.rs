@@ -1,6 +1,8 @@
 //! A few words in which the examples are told.
 #![allow(dead_code)]
 
+pub mod trades;
+
 use allot_ledger::{
     Authority, BASE, Caller, Change, CurrencyId, Funding, Intent, Ledger, NewClient, Placement,
     Placements, PolicyKey, ProcessIdentity, Refusal, Resource, TicketKind, decide,

@@ -46,7 +46,7 @@ mod tests {
 
     fn offer(party: u64, gives: usize, give: u64, wants: usize, want: u64) -> Offer {
         let terms = Terms::one(good(NAMES[gives]), give, good(NAMES[wants]), want);
-        Offer { party: CurrencyId(party), terms, until_s: None }
+        Offer { party: CurrencyId(party), terms, until_s: None, lease: None }
     }
 
     #[test]

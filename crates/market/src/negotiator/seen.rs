@@ -126,6 +126,30 @@ pub enum Action {
     },
 }
 
+/// What a negotiator has found out, for those who want to be told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// A trial is over, and what was traded stays.
+    Kept {
+        /// Which exchanges.
+        exchanges: Vec<u64>,
+        /// How much more progress there was after than before, as a part of it.
+        effect: f64,
+    },
+    /// A trial is over, and what was traded is undone.
+    TakenBack {
+        /// Which exchanges.
+        exchanges: Vec<u64>,
+        /// As above; negative where there was less.
+        effect: f64,
+    },
+    /// The load is another.
+    LoadChanged {
+        /// Exchanges that hurt now, and are ended.
+        ended: Vec<u64>,
+    },
+}
+
 /// What a negotiator is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {

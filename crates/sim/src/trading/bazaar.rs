@@ -86,7 +86,10 @@ pub fn trade(needs: &[Needs], own: u64, rounds_max: usize) -> Traded {
             found.sort_by(|one, other| one.0.total_cmp(&other.0));
             let party = CurrencyId(client as u64);
             for (_, terms) in found.into_iter().skip(traded.rounds % TURNS).take(1) {
-                book.insert(OfferId(book.len() as u64), Offer { party, terms, until_s: None });
+                book.insert(
+                    OfferId(book.len() as u64),
+                    Offer { party, terms, until_s: None, lease: None },
+                );
             }
         }
         let free = |party: CurrencyId, good: &Good| own - given[party.0 as usize][index(good)];

@@ -56,7 +56,7 @@ impl Floor {
                 Action::Offer { tag, terms } => {
                     let id = OfferId(self.next_offer);
                     self.next_offer += 1;
-                    self.book.insert(id, Offer { party, terms, until_s: None });
+                    self.book.insert(id, Offer { party, terms, until_s: None, lease: None });
                     self.tags.insert(id, tag);
                     self.offers.insert((party, tag), id);
                 }

@@ -1,0 +1,200 @@
+//! The one place that writes to a ledger, and keeps its indexes.
+
+use super::Ledger;
+use crate::trades::subtract;
+use crate::{
+    BASE, Change, Currency, CurrencyId, CurrencyRecord, Loan, Nature, Ticket, TicketId, TicketKind,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Ledger {
+    /// Undo what [`apply`](Ledger::apply) did, given its changes in their order.
+    pub fn undo(&mut self, changes: Vec<Change>) {
+        for change in changes.into_iter().rev() {
+            self.write(change.inverse());
+        }
+    }
+
+    /// The one place where the ledger changes.
+    pub(crate) fn write(&mut self, change: Change) {
+        self.version += 1;
+        match change {
+            Change::Currency { id, before, after } => {
+                if let Some(record) = before.as_deref() {
+                    self.unindex(id, record);
+                }
+                match after {
+                    Some(record) => {
+                        self.index(id, &record);
+                        self.next_currency = self.next_currency.max(id.0 + 1);
+                        if let Some(before) = &before {
+                            self.trades.change_owner(id, before.owner, record.owner);
+                        }
+                        match self.currencies.get_mut(&id) {
+                            Some(currency) => currency.record = *record,
+                            None => {
+                                let currency = Currency {
+                                    id,
+                                    record: *record,
+                                    backing: BTreeSet::new(),
+                                    issued: BTreeSet::new(),
+                                    totals: BTreeMap::new(),
+                                };
+                                self.currencies.insert(id, currency);
+                            }
+                        }
+                    }
+                    None => {
+                        let gone = self.currencies.remove(&id).expect("a removed currency exists");
+                        assert!(gone.backing.is_empty() && gone.issued.is_empty());
+                        assert!(!self.trades.concern(id), "gone without its exchanges");
+                    }
+                }
+            }
+            Change::Ticket { id, before, after } => {
+                if let Some(ticket) = &before {
+                    self.detach(id, ticket);
+                }
+                match after {
+                    Some(ticket) => {
+                        self.attach(id, &ticket);
+                        self.next_ticket = self.next_ticket.max(id.0 + 1);
+                        self.tickets.insert(id, ticket);
+                    }
+                    None => {
+                        self.tickets.remove(&id);
+                    }
+                }
+            }
+            Change::Home { key, after, .. } => match after {
+                Some(home) => {
+                    self.homes.insert(key, home);
+                }
+                None => {
+                    self.homes.remove(&key);
+                }
+            },
+            Change::Member { member, before, after } => {
+                if let Some(client) = before {
+                    self.by_client.remove(&(client, member));
+                    self.joined.remove(&member);
+                }
+                if let Some(client) = after {
+                    self.by_client.insert((client, member));
+                    self.joined.insert(member, client);
+                }
+            }
+            Change::Exchange { id, before, after } => {
+                self.next_exchange = self.next_exchange.max(id.0 + 1);
+                let legs = before.iter().chain(&after).flat_map(|exchange| &exchange.legs);
+                let givers: BTreeSet<_> =
+                    legs.map(|leg| (leg.giver, leg.good.resource.clone())).collect();
+                let led: Vec<bool> = givers.iter().map(|key| self.trades.is_lead(key)).collect();
+                let currencies = &self.currencies;
+                let owner_of = |id: CurrencyId| currencies.get(&id).map_or(0, |it| it.record.owner);
+                self.trades.set_exchange(id, owner_of, after);
+                for (key, led) in givers.iter().zip(led) {
+                    let leads = self.trades.is_lead(key);
+                    if leads != led {
+                        self.relead(key.0, &key.1, leads);
+                    }
+                }
+            }
+            Change::Offer { id, before, after } => {
+                self.next_offer = self.next_offer.max(id.0 + 1);
+                let party = before.iter().chain(&after).map(|offer| offer.party).next();
+                let party = party.and_then(|party| self.currencies.get(&party));
+                let owner = party.map_or(0, |currency| currency.record.owner);
+                self.trades.set_offer(id, owner, after.map(|offer| *offer));
+            }
+            Change::Memory { after, .. } => self.memory_kib = after,
+        }
+    }
+
+    fn index(&mut self, id: CurrencyId, record: &CurrencyRecord) {
+        match &record.nature {
+            Nature::Client { founder, .. } => {
+                self.by_founder.insert(*founder, id);
+            }
+            Nature::Base | Nature::Pure => {
+                self.by_name.insert((record.owner, record.name.clone()), id);
+            }
+            Nature::Job { loans } => {
+                for Loan { lender, resource, amount } in loans {
+                    *self.lent.entry((*lender, resource.clone())).or_default() += amount;
+                }
+            }
+        }
+        if !matches!(record.nature, Nature::Client { .. }) {
+            *self.owned.entry(record.owner).or_default() += 1;
+        }
+    }
+
+    fn unindex(&mut self, id: CurrencyId, record: &CurrencyRecord) {
+        match &record.nature {
+            Nature::Client { founder, .. } => {
+                self.by_founder.remove(founder);
+            }
+            Nature::Base | Nature::Pure => {
+                let gone = self.by_name.remove(&(record.owner, record.name.clone()));
+                debug_assert_eq!(gone, Some(id));
+            }
+            Nature::Job { loans } => {
+                for Loan { lender, resource, amount } in loans {
+                    subtract(&mut self.lent, (*lender, resource.clone()), *amount);
+                }
+            }
+        }
+        if !matches!(record.nature, Nature::Client { .. }) {
+            let left = self.owned.get_mut(&record.owner).expect("the owner was counted");
+            *left -= 1;
+            if *left == 0 {
+                self.owned.remove(&record.owner);
+            }
+        }
+    }
+
+    fn attach(&mut self, id: TicketId, ticket: &Ticket) {
+        let holder = self.currencies.get_mut(&ticket.holder).expect("the holder exists");
+        holder.backing.insert(id);
+        let issuer = self.currencies.get_mut(&ticket.issuer).expect("the issuer exists");
+        issuer.issued.insert(id);
+        let totals = issuer.totals.entry(ticket.resource.clone()).or_default();
+        totals.tickets += 1;
+        match ticket.kind {
+            TicketKind::Soft => totals.soft += ticket.amount,
+            TicketKind::Hard => totals.hard += ticket.amount,
+            TicketKind::Transfer => {}
+        }
+        self.lead(id, ticket, true);
+    }
+
+    /// A ticket has come or gone that may lead to a giver.
+    fn lead(&mut self, id: TicketId, ticket: &Ticket, comes: bool) {
+        let Ticket { issuer, holder, resource, kind, .. } = ticket;
+        let leads = *issuer != BASE
+            && *kind != TicketKind::Transfer
+            && self.trades.is_lead(&(*holder, resource.clone()));
+        if leads && self.trades.lead(*issuer, resource, id, comes) {
+            self.relead(*issuer, resource, comes);
+        }
+    }
+
+    fn detach(&mut self, id: TicketId, ticket: &Ticket) {
+        self.lead(id, ticket, false);
+        let holder = self.currencies.get_mut(&ticket.holder).expect("the holder exists");
+        holder.backing.remove(&id);
+        let issuer = self.currencies.get_mut(&ticket.issuer).expect("the issuer exists");
+        issuer.issued.remove(&id);
+        let totals = issuer.totals.get_mut(&ticket.resource).expect("what was issued was counted");
+        match ticket.kind {
+            TicketKind::Soft => totals.soft -= ticket.amount,
+            TicketKind::Hard => totals.hard -= ticket.amount,
+            TicketKind::Transfer => {}
+        }
+        totals.tickets -= 1;
+        if totals.tickets == 0 {
+            issuer.totals.remove(&ticket.resource);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What cgroups (v2) have used and waited for.
+//!
+//! 1. Time waited is the kernel's pressure stall information (Weiner 2018): for how long *some* task in
+//!    the group, or below it, was stalled.
+//! 2. What the kernel does not tell (`psi=0`, a controller that is off) is `None`, and no error.
+
+use std::io;
+use std::path::Path;
+
+/// What a cgroup and all below it have used and waited for since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CgroupAccount {
+    /// CPU time used, in ns.
+    pub run_ns: Option<u64>,
+    /// Faults for which something was read.
+    pub major_faults: Option<u64>,
+    /// Time for which some task was ready and did not run, in ns.
+    pub cpu_stalled_ns: Option<u64>,
+    /// Time for which some task waited for disks, for memory's sake or not, in ns.
+    pub io_stalled_ns: Option<u64>,
+    /// Time for which some task waited for memory: reclaim, swap, files that were dropped too soon; in ns.
+    pub memory_stalled_ns: Option<u64>,
+}
+
+impl CgroupAccount {
+    /// Reads a cgroup by its directory; of one that is gone, nothing is known.
+    pub fn read(directory: &Path) -> CgroupAccount {
+        let read = |file: &str| std::fs::read_to_string(directory.join(file)).ok();
+        let stalled = |file: &str| stalled_ns(&read(file)?);
+        let number = |file: &str, key: &str| number_of(&read(file)?, key);
+        CgroupAccount {
+            run_ns: number("cpu.stat", "usage_usec").and_then(|us| us.checked_mul(1000)),
+            major_faults: number("memory.stat", "pgmajfault"),
+            cpu_stalled_ns: stalled("cpu.pressure"),
+            io_stalled_ns: stalled("io.pressure"),
+            memory_stalled_ns: stalled("memory.pressure"),
+        }
+    }
+}
+
+/// Of a pressure file: the time for which some task was stalled, in ns.
+pub fn stalled_ns(text: &str) -> Option<u64> {
+    let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
+    let total = some.split_ascii_whitespace().find_map(|word| word.strip_prefix("total="))?;
+    total.parse::<u64>().ok()?.checked_mul(1000)
+}
+
+/// Of a file with a key and a number on each line, such as `memory.stat`.
+fn number_of(text: &str, key: &str) -> Option<u64> {
+    let mut values =
+        text.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.parse().ok());
+    values.next()
+}
+
+/// The v2 cgroup of a process, as a path below the mount that begins with `/`; `None` when it is
+/// gone, or out of our sight.
+pub fn cgroup_of(pid: u32) -> Option<String> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let hidden = path.starts_with("/..") || path.ends_with(" (deleted)");
+    (!hidden).then(|| path.to_owned())
+}
+
+/// The processes in a cgroup and below it; such as have no number here are 0.
+///
+/// # Errors
+/// When it is gone, or cannot be read.
+pub fn processes_below(directory: &Path) -> io::Result<Vec<u32>> {
+    let mut pids = Vec::new();
+    let mut open = vec![directory.to_owned()];
+    while let Some(directory) = open.pop() {
+        let text = match std::fs::read_to_string(directory.join("cgroup.procs")) {
+            // One whose threads are shared out among others: its processes are told above.
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => String::new(),
+            text => text?,
+        };
+        pids.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()));
+        for entry in std::fs::read_dir(&directory)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                open.push(entry.path());
+            }
+        }
+    }
+    Ok(pids)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pressure_is_read() {
+        let text = "some avg10=0.12 avg60=0.00 avg300=0.00 total=1234\n\
+                    full avg10=0.00 avg60=0.00 avg300=0.00 total=999";
+        assert_eq!(stalled_ns(text), Some(1_234_000));
+        for wrong in
+            ["", "full total=3", "some avg10=0.00", "some total=x", "some total=99999999999999999"]
+        {
+            assert_eq!(stalled_ns(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_there_is_is_read_and_the_rest_is_not_known() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert_eq!(CgroupAccount::read(folder.path()), CgroupAccount::default());
+        let put = |file: &str, text: &str| {
+            std::fs::write(folder.path().join(file), text).expect("it is written");
+        };
+        put("cpu.stat", "usage_usec 12\nuser_usec 5\n");
+        put("memory.stat", "anon 4096\npgmajfault_x 9\npgmajfault 3\n");
+        put("io.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=6\n");
+        let account = CgroupAccount::read(folder.path());
+        assert_eq!((account.run_ns, account.major_faults), (Some(12_000), Some(3)));
+        assert_eq!((account.io_stalled_ns, account.cpu_stalled_ns), (Some(6_000), None));
+        put("cgroup.procs", "7\n");
+        std::fs::create_dir(folder.path().join("below")).expect("a directory");
+        put("below/cgroup.procs", "8\n9\n");
+        assert_eq!(processes_below(folder.path()).expect("it is there"), [7, 8, 9]);
+        assert!(processes_below(&folder.path().join("none")).is_err());
+    }
+}
