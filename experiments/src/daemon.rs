@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use wire::{
-    Client, ClientError, DoctorResource, EnforcerView, LegRef, Operation, OperationsDone, Sample,
+    Client, ClientError, DoctorResource, EnforcerView, LegRef, MarketView, Operation,
+    OperationsDone, Sample,
 };
 
 /// Having the kernel verify a scheduler takes seconds of CPU time on an emulated one.
@@ -200,6 +201,16 @@ impl Daemon {
         let operation = Operation::Exchange { legs, until_s: None };
         let done = self.client.operate_all(vec![operation]).map_err(doing("exchanging tickets"))?;
         Ok(done.results[0].exchange.expect("an exchange that was made has a number"))
+    }
+
+    /// Where it listens.
+    pub fn socket(&self) -> &Path {
+        self.client.socket()
+    }
+
+    /// What is offered and exchanged.
+    pub fn market(&self) -> Result<MarketView, ExperimentError> {
+        self.client.market().map_err(doing("asking allotd for the market"))
     }
 
     /// Who enforces tickets of other resources than the CPU.

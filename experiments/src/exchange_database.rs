@@ -210,7 +210,7 @@ fn run_one(
     let groups = settled(bench, &floor, [RESERVED_PAGES; 2])?;
     floor.release();
     let label = Cell::name(memory, tickets);
-    floor.pass(bench, begin, &label, &mut || ())?;
+    floor.pass(bench, begin, &label, &mut |_| Ok(()))?;
     let exchange = match memory {
         0 => None,
         _ => Some(
@@ -218,12 +218,13 @@ fn run_one(
         ),
     };
     settled(bench, &floor, [RESERVED_PAGES + memory, RESERVED_PAGES - memory])?;
-    floor.pass(bench, fill, &label, &mut || ())?;
+    floor.pass(bench, fill, &label, &mut |_| Ok(()))?;
     let mut all_held: [Vec<f64>; 2] = Default::default();
-    let did = floor.pass(bench, counts, &label, &mut || {
+    let did = floor.pass(bench, counts, &label, &mut |_| {
         for (group, all) in groups.iter().zip(&mut all_held) {
             all.push(held(group) as f64 / KIB);
         }
+        Ok(())
     })?;
     if let Some(exchange) = exchange {
         floor.end(exchange)?;

@@ -13,8 +13,9 @@ use crate::{Check, Contest, ExperimentError, ProgressRow};
 use std::time::Duration;
 use wire::{Amount, CurrencyRef, Good, LegRef, Operation};
 
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(250);
+/// Between two looks: a negotiator's windows are seconds, and what it reads must not be old by a part of them.
+const LOOK: Duration = Duration::from_millis(25);
+const LOOKS_PER_REPORT: u64 = 10;
 /// What everybody has of the CPU and the disk.
 pub(crate) const EQUAL: u64 = 1000;
 
@@ -131,16 +132,32 @@ impl Floor<'_> {
         self.daemon.operate("ending an exchange", vec![end]).map(drop)
     }
 
+    /// Who they are.
+    pub fn ids(&self) -> &[CurrencyRef] {
+        &self.ids
+    }
+
+    /// The allotd.
+    pub fn daemon(&self) -> &Daemon {
+        self.daemon
+    }
+
+    /// Iterations so far.
+    pub fn iterations(&self) -> Vec<u64> {
+        self.workers.iterations()
+    }
+
     /// Lets time pass, and answers what each did in it. `each` is called at every look.
     pub fn pass(
         &mut self,
         bench: &mut Bench,
         seconds: f64,
         label: &str,
-        each: &mut dyn FnMut(),
+        each: &mut dyn FnMut(&Floor) -> Result<(), ExperimentError>,
     ) -> Result<Vec<Did>, ExperimentError> {
         let begun_ns = monotonic_ns();
         let before = self.counts()?;
+        let mut looks = 0;
         loop {
             let at = (monotonic_ns() - begun_ns) as f64 / 1e9;
             if at >= seconds {
@@ -149,10 +166,13 @@ impl Floor<'_> {
             if (bench.stop)() {
                 return Err(ExperimentError::Interrupted);
             }
-            self.workers.check()?;
-            self.daemon.check()?;
-            each();
-            bench.report(at, label, self.rows(&before), "allot");
+            each(self)?;
+            if looks % LOOKS_PER_REPORT == 0 {
+                self.workers.check()?;
+                self.daemon.check()?;
+                bench.report(at, label, self.rows(&before), "allot");
+            }
+            looks += 1;
             std::thread::sleep(LOOK.min(Duration::from_secs_f64(seconds - at)));
         }
         let (after, took) = (self.counts()?, (monotonic_ns() - begun_ns) as f64 / 1e9);

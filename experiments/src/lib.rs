@@ -38,6 +38,8 @@ mod memory_load;
 mod memory_policies;
 mod memory_shares;
 mod mtr_ls;
+mod negotiator_process;
+mod negotiators;
 mod nice;
 mod options;
 mod orders;
@@ -91,7 +93,7 @@ pub struct ExperimentInfo {
     pub own_allotd: bool,
 }
 
-const LIST: [ExperimentInfo; 16] = [
+const LIST: [ExperimentInfo; 17] = [
     hierarchy::INFO,
     rre::INFO,
     insulation::INFO,
@@ -108,6 +110,7 @@ const LIST: [ExperimentInfo; 16] = [
     disk_depth::INFO,
     exchange_cpu_disk::INFO,
     exchange_database::INFO,
+    negotiators::INFO,
 ];
 
 /// An experiment, and how it can be run.
@@ -206,6 +209,7 @@ pub fn run(
         "disk-queue-depth" => disk_depth::run,
         "exchange-cpu-disk" => exchange_cpu_disk::run,
         "exchange-database" => exchange_database::run,
+        "negotiators" => negotiators::run,
         _ => mtr_ls::run,
     };
     experiment(&mut bench)

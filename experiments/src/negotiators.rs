@@ -1,0 +1,278 @@
+//! `negotiators`: two processes that could gain by exchanging CPU for disk (paper 1, 6.5), with an `allot negotiate`
+//! each instead of a preset exchange; and two that could not.
+
+use crate::contest::mean;
+use crate::daemon::Setup;
+use crate::disk_bench::{Disk, soft};
+use crate::exchange_cpu_disk::{trader, traders};
+use crate::exchanges::{Did, Floor};
+use crate::negotiator_process::{Negotiators, Told};
+use crate::plot::{Line, Panel, draw, level};
+use crate::report::Findings;
+use crate::session::Bench;
+use crate::{Check, Contest, ExperimentError, ExperimentInfo, Outcome};
+
+pub(crate) const INFO: ExperimentInfo = ExperimentInfo {
+    name: "negotiators",
+    title: "Negotiators instead of a preset exchange",
+    paper: "paper 1, 4.2 and 6.5",
+    what: "A dhrystone and an iohog with an `allot negotiate` each, beside the bystanders of exchange-cpu-disk: what part \
+           of a static exchange's gain they find, how fast, at what cost; and two dhrystones, who have nothing to exchange. \
+           Needs root and a disk that may be used up (lab/with-disk).",
+    least_seconds: 120.0,
+    usual_seconds: 300.0,
+    own_allotd: true,
+};
+
+/// The static exchange to compare with, one for one.
+const STATIC: u64 = 400;
+/// Parts of the time: without exchange, with the static one, with negotiators; two alike without and with.
+const PARTS: [f64; 5] = [0.12, 0.12, 0.5, 0.08, 0.18];
+/// Of each phase without negotiators, until all is as it stays.
+const SETTLE: f64 = 0.2;
+/// With negotiators it is looked at in so many stretches; the last count as the end.
+const STRETCHES: usize = 12;
+const LAST: usize = 4;
+/// Of the static exchange's gain, what they should find.
+const GOAL: f64 = 0.8;
+/// What may be lost where nothing is to be gained, as a part.
+const LOSS: f64 = 0.02;
+/// Of what its client is due of the CPU, what a negotiator may cost.
+const COST: f64 = 0.01;
+/// In any hour, by both.
+const REVERSALS: usize = 12;
+/// What each of seven is due of the CPU.
+const DUE: f64 = 1.0 / 7.0;
+
+/// What two with negotiators did.
+struct Traded {
+    /// Progress of both, stretch by stretch.
+    rates: Vec<[f64; 2]>,
+    /// Of each stretch, in s.
+    seconds: f64,
+    told: Told,
+    /// What both have given and got in the end, net, in words.
+    held: Vec<String>,
+}
+
+impl Traded {
+    /// The mean of the stretches from one on.
+    fn from(&self, first: usize) -> [f64; 2] {
+        let of = |place: usize| -> Vec<f64> {
+            self.rates[first..].iter().map(|both| both[place]).collect()
+        };
+        [0, 1].map(|place| mean(&of(place)).unwrap_or(0.0))
+    }
+
+    fn end(&self) -> [f64; 2] {
+        self.from(self.rates.len().saturating_sub(LAST))
+    }
+}
+
+/// What two gain: the mean of the logarithms.
+fn gain(rates: [f64; 2], none: [f64; 2]) -> f64 {
+    [0, 1].map(|place| (rates[place] / none[place]).ln()).iter().sum::<f64>() / 2.0
+}
+
+fn both(did: &[Did]) -> [f64; 2] {
+    [did[0].progress(), did[1].progress()]
+}
+
+pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
+    let disk = Disk::find_for_all(bench.options)?;
+    disk.must_have_bfq()?;
+    let mut daemon = bench.allotd_with_bfq(&Setup::of(bench.options))?;
+    let mut findings = Findings::new(bench, &daemon)?;
+    let [none_s, static_s, traded_s, alike_none_s, alike_s] = PARTS.map(|part| part * bench.total);
+    let mut floor = bench.floor(&mut daemon, &disk, &traders(&disk), bench.total)?;
+    floor.release();
+    let none = steady(bench, &mut floor, none_s, "no exchange")?;
+    let tickets = |resource: &str| soft(resource, STATIC);
+    let exchange = floor.exchange(&tickets(&disk.resource()), &tickets("cpu"))?;
+    let fixed = steady(bench, &mut floor, static_s, "static exchange")?;
+    floor.end(exchange)?;
+    let found = negotiate(bench, &mut floor, traded_s, "negotiators")?;
+    drop(floor);
+    let mut alike = traders(&disk);
+    alike[1] = trader(&disk, "dhrystone that is alike", false);
+    let mut floor = bench.floor(&mut daemon, &disk, &alike, bench.total)?;
+    floor.release();
+    let alike_none = steady(bench, &mut floor, alike_none_s, "two alike, no exchange")?;
+    let alike_found = negotiate(bench, &mut floor, alike_s, "two alike, negotiators")?;
+    drop(floor);
+    drop(daemon);
+    judge("cpu and disk", &found, none, Some(gain(fixed, none)), &mut findings);
+    judge("two alike", &alike_found, alike_none, None, &mut findings);
+    findings.notes.push(format!(
+        "the static exchange is {STATIC} for {STATIC}; gain is the geometric mean of both programs' progress, as times of \
+         that without; with negotiators the last {LAST} of {STRETCHES} stretches count, of {:.0} and {:.0} s",
+        found.seconds, alike_found.seconds
+    ));
+    let panels = [
+        panel("cpu and disk", &found, none, Some(gain(fixed, none))),
+        panel("two alike", &alike_found, alike_none, None),
+    ];
+    let svg = vec![("negotiators.svg".to_owned(), draw(INFO.title, &panels))];
+    Ok(findings.finish(bench, &INFO, INFO.title, INFO.paper, svg))
+}
+
+/// What the first two do, after settling.
+fn steady(
+    bench: &mut Bench,
+    floor: &mut Floor,
+    seconds: f64,
+    label: &str,
+) -> Result<[f64; 2], ExperimentError> {
+    floor.pass(bench, seconds * SETTLE, label, &mut |_| Ok(()))?;
+    let did = floor.pass(bench, seconds * (1.0 - SETTLE), label, &mut |_| Ok(()))?;
+    Ok(both(&did))
+}
+
+/// With a negotiator each.
+fn negotiate(
+    bench: &mut Bench,
+    floor: &mut Floor,
+    seconds: f64,
+    label: &str,
+) -> Result<Traded, ExperimentError> {
+    let mut negotiators =
+        Negotiators::start(bench.dir.path(), floor.daemon().socket(), &floor.ids()[..2])?;
+    let seconds = seconds / STRETCHES as f64;
+    let mut rates = Vec::new();
+    for _ in 0..STRETCHES {
+        let did = floor
+            .pass(bench, seconds, label, &mut |floor| negotiators.tell(&floor.iterations()))?;
+        rates.push(both(&did));
+    }
+    let held = held(floor)?;
+    Ok(Traded { rates, seconds, told: negotiators.end()?, held })
+}
+
+/// What the two have by exchanges, in words.
+fn held(floor: &Floor) -> Result<Vec<String>, ExperimentError> {
+    let market = floor.daemon().market()?;
+    let legs = || market.exchanges.iter().flat_map(|exchange| &exchange.legs);
+    let number = |place: usize| floor.ids()[place].0.trim_start_matches('#').parse().ok();
+    let mut goods: Vec<&str> = legs().map(|leg| leg.good.resource.as_str()).collect();
+    goods.sort_unstable();
+    goods.dedup();
+    let net = |place: usize, good: &str| -> i64 {
+        let id: Option<u64> = number(place);
+        let of = legs().filter(|leg| leg.good.resource == good);
+        of.map(|leg| {
+            let sign = i64::from(Some(leg.receiver) == id) - i64::from(Some(leg.giver) == id);
+            sign * leg.amount as i64
+        })
+        .sum()
+    };
+    let words = |place: usize| {
+        let each = goods.iter().map(|good| format!("{:+} {good}", net(place, good)));
+        each.collect::<Vec<_>>().join(", ")
+    };
+    Ok(vec![words(0), words(1)])
+}
+
+fn judge(name: &str, found: &Traded, none: [f64; 2], best: Option<f64>, findings: &mut Findings) {
+    let end = gain(found.end(), none);
+    let whole = gain(found.from(0), none);
+    findings.contests.push(
+        Contest::new(name, "gain in the end", "times")
+            .promising(Some(best.unwrap_or(0.0).exp()))
+            .measured(Some(end.exp()), Some(1.0)),
+    );
+    let mut check = |what: String, ok: bool| findings.checks.push(Check { what, ok });
+    match best {
+        Some(best) => check(
+            format!(
+                "{name}: negotiators find {:.0} % of the static exchange's gain of {:.2} times (goal: {:.0} %)",
+                end / best * 100.0,
+                best.exp(),
+                GOAL * 100.0
+            ),
+            end >= GOAL * best,
+        ),
+        None => check(
+            format!(
+                "{name}: nothing is lost, {:.0} % aside (in the end {:.3}, over all {:.3})",
+                LOSS * 100.0,
+                end.exp(),
+                whole.exp()
+            ),
+            end.exp() >= 1.0 - LOSS && whole.exp() >= 1.0 - LOSS,
+        ),
+    }
+    let costs =
+        found.told.cpu_seconds.map(|used| used / (found.seconds * found.rates.len() as f64) / DUE);
+    check(
+        format!(
+            "{name}: a negotiator costs at most {:.0} % of what its client is due of the CPU ({:.2} and {:.2} %)",
+            COST * 100.0,
+            costs[0] * 100.0,
+            costs[1] * 100.0
+        ),
+        costs.iter().all(|cost| *cost <= COST),
+    );
+    let back: usize = found.told.back.iter().sum();
+    check(format!("{name}: at most {REVERSALS} reversals in any hour ({back})"), back <= REVERSALS);
+    let reached = best.and_then(|best| {
+        let enough = |rates: &&[f64; 2]| gain(**rates, none) >= GOAL * best;
+        found.rates.iter().position(|rates| enough(&rates))
+    });
+    let when = match (best, reached) {
+        (None, _) => String::new(),
+        (_, Some(stretch)) => {
+            format!(
+                "; {:.0} % of it after {:.0} s",
+                GOAL * 100.0,
+                (stretch + 1) as f64 * found.seconds
+            )
+        }
+        (_, None) => format!("; {:.0} % of it in no stretch", GOAL * 100.0),
+    };
+    findings.notes.push(format!(
+        "{name}: {} and {} steps kept, {} and {} taken back{when}; the first has {}, the second {}",
+        found.told.kept[0],
+        found.told.kept[1],
+        found.told.back[0],
+        found.told.back[1],
+        found.held[0],
+        found.held[1]
+    ));
+}
+
+fn panel(title: &str, found: &Traded, none: [f64; 2], best: Option<f64>) -> Panel {
+    let at = |stretch: usize| (stretch as f64 + 0.5) * found.seconds;
+    let rates = found.rates.iter().enumerate();
+    let points = rates.map(|(stretch, rates)| (at(stretch), gain(*rates, none).exp())).collect();
+    let end = found.seconds * found.rates.len() as f64;
+    let mut lines = vec![
+        Line { name: "with negotiators".to_owned(), points, dashed: false },
+        level("no exchange", 0.0, end, 1.0),
+    ];
+    if let Some(best) = best {
+        lines.push(level("static exchange", 0.0, end, best.exp()));
+    }
+    Panel {
+        title: title.to_owned(),
+        x_label: "time (s)".to_owned(),
+        y_label: "times of the progress without exchange".to_owned(),
+        lines,
+        marks: Vec::new(),
+        x_names: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_is_the_last_third() {
+        let rates = (0..12).map(|at| [f64::from(at), 2.0 * f64::from(at)]).collect();
+        let told = Told::default();
+        let found = Traded { rates, seconds: 10.0, told, held: Vec::new() };
+        assert_eq!(found.end(), [9.5, 19.0]);
+        assert_eq!(found.from(0), [5.5, 11.0]);
+        assert!((gain([2.0, 8.0], [1.0, 1.0]) - 4.0_f64.ln()).abs() < 1e-9);
+    }
+}
