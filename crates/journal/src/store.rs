@@ -112,6 +112,13 @@ pub(crate) fn lock(files: &Files) -> Result<Connection, JournalError> {
 /// Open an existing database for reading and writing, so that nothing in it changes until
 /// something is written: not even a `-wal` is folded in at close.
 pub(crate) fn connect(file: &Path) -> rusqlite::Result<Connection> {
+    // SQLite takes an empty file for a new database, and deletes a `-wal` beside it: by then the only
+    // place where entries are.
+    if std::fs::metadata(file).is_ok_and(|found| found.len() == 0) {
+        let failure = ffi::Error::new(ffi::SQLITE_CORRUPT);
+        let cause = "there is nothing in it".to_owned();
+        return Err(rusqlite::Error::SqliteFailure(failure, Some(cause)));
+    }
     let connection = Connection::open_with_flags(
         file,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,

@@ -201,6 +201,17 @@ fn missing_files_are_told() {
 }
 
 /// The first bad entry is named, and what comes before it is kept.
+/// SQLite would take it for a new one and delete what it finds beside it.
+#[test]
+fn what_is_beside_an_emptied_database_stays() {
+    let whole = pristine(3, true);
+    let mut files = whole.files.clone();
+    assert!(files.get(WAL).is_some_and(|wal| !wal.is_empty()));
+    files.get_mut(DATABASE).expect("it is there").clear();
+    // That it was kept aside, too, is looked at there.
+    assert_eq!(examine(&files, &whole, true, "emptied"), "nothing left");
+}
+
 #[test]
 fn a_changed_entry_is_named() {
     let whole = pristine(7, false);
