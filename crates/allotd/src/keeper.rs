@@ -22,7 +22,6 @@ use ledger::{
     Authority, Caller, Change, CurrencyId, ExchangeId, Intent, Ledger, Member, Nature, OfferId,
     ProcessIdentity, Resource,
 };
-
 use observe::LifeEvent;
 use policy::PolicyName;
 use std::collections::BTreeSet;
@@ -656,11 +655,4 @@ fn released(journal: &Journal) -> BTreeSet<ProcessIdentity> {
 pub fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}
-
-/// Now, in the unit of processes' start times.
-pub fn ticks_since_boot() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    let ticks = rustix::param::clock_ticks_per_second();
-    now.tv_sec as u64 * ticks + now.tv_nsec as u64 * ticks / 1_000_000_000
 }

@@ -3,13 +3,14 @@
 use crate::beside::memory_to_promise_kib;
 use crate::cpu::{Cpu, CpuError, with_causes};
 use crate::doctor::Findings;
-use crate::keeper::{Keeper, Request, ticks_since_boot, unix_ms};
+use crate::keeper::{Keeper, Request, unix_ms};
 use crate::listener::{Gate, GateError};
 use crate::options::Options;
 use crate::policy_file::{FundingPolicy, PolicyFileError};
 use crate::server::{Shared, serve};
 use journal::{Journal, JournalError};
 use observe::LifeSource;
+use observe::ticks_since_boot;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};

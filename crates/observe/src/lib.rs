@@ -29,7 +29,7 @@ pub use error::ProcessError;
 pub use facts::ProcessFacts;
 pub use handle::{ProcessHandle, ProcessWaits};
 pub use life::{LifeError, LifeEvent, LifeSource, ProcessRef};
-pub use machine::{CgroupLayout, MachineFacts, machine};
+pub use machine::{CgroupLayout, MachineFacts, machine, ticks_since_boot};
 pub use peer::{Peer, PeerError, peer_of};
 pub use run_state::RunState;
 pub use scan::{Ancestry, Process, scan};

@@ -153,6 +153,13 @@ fn cgroup_layout() -> CgroupLayout {
     }
 }
 
+/// Now, in the unit of processes' start times.
+pub fn ticks_since_boot() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let ticks = rustix::param::clock_ticks_per_second();
+    now.tv_sec as u64 * ticks + now.tv_nsec as u64 * ticks / 1_000_000_000
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,7 +16,8 @@ use super::watch::Machine;
 use crate::error::CliError;
 use crate::people::group_name;
 use nix::time::{ClockId, clock_gettime};
-use nix::unistd::{SysconfVar, getgid, getgroups, getuid, sysconf};
+use nix::unistd::{getgid, getgroups, getuid};
+use observe::ticks_since_boot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -419,14 +420,6 @@ fn own_groups() -> Vec<u32> {
 fn own_cpu_ns() -> u64 {
     let spent = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID);
     spent.map_or(0, |spent| u64::try_from(Duration::from(spent).as_nanos()).unwrap_or(u64::MAX))
-}
-
-/// Now, in the unit of processes' start times.
-fn ticks_since_boot() -> u64 {
-    let ticks_a_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
-    let now = clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Duration::from);
-    let ticks = now.as_millis() * u128::from(ticks_a_second.unsigned_abs()) / 1000;
-    u64::try_from(ticks).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! What becomes of processes: as the kernel tells it, and as a look at all of them finds it.
 
-use super::{Round, Running, ticks_since_boot};
+use super::{Round, Running};
 use crate::resolve::{Found, look, placements};
 use journal::Entry;
 use ledger::{Intent, Placements, PolicyKey, ProcessIdentity};
-use observe::{LifeEvent, ProcessHandle, ProcessRef};
+use observe::{LifeEvent, ProcessHandle, ProcessRef, ticks_since_boot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 

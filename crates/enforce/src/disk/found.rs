@@ -24,7 +24,12 @@ use std::path::{Path, PathBuf};
 
 /// What the kernel makes of a smaller `nr_requests` (`BLKDEV_MIN_RQ`), though it gives devices that take
 /// one request fewer.
-pub(super) const LEAST_WRITTEN_REQUESTS: u32 = 4;
+const LEAST_WRITTEN_REQUESTS: u32 = 4;
+
+/// Whether the kernel shows so many `nr_requests` and does not take as few when they are written.
+pub(super) fn are_too_few_to_write(text: &str) -> bool {
+    text.parse().is_ok_and(|requests: u32| requests < LEAST_WRITTEN_REQUESTS)
+}
 
 /// Keeps notes where they outlive us.
 pub trait Notes {
@@ -198,9 +203,9 @@ impl FoundDisk {
         let lacks_requests = || {
             let path = folder.join(NR_REQUESTS);
             let found = queue.settings.iter().find(|setting| setting.file == NR_REQUESTS);
-            let too_few =
-                |text: &str| text.parse().is_ok_and(|it: u32| it < LEAST_WRITTEN_REQUESTS);
-            found.is_some_and(|it| too_few(&it.text) && read(&path).is_ok_and(|is| is != it.text))
+            found.is_some_and(|it| {
+                are_too_few_to_write(&it.text) && read(&path).is_ok_and(|is| is != it.text)
+            })
         };
         let mut choices = Vec::new();
         if current != queue.scheduler {

@@ -31,8 +31,8 @@
 //! 10. No BFQ below it: two that idle for different reasons.
 
 use super::found::{
-    FoundCost, FoundDisk, FoundQueue, FoundSetting, GivenBack, LEAST_WRITTEN_REQUESTS, NONE,
-    NR_REQUESTS, Notes,
+    FoundCost, FoundDisk, FoundQueue, FoundSetting, GivenBack, NONE, NR_REQUESTS, Notes,
+    are_too_few_to_write,
 };
 use super::iocost::{self, Quality, Speed};
 use super::look::DiskFacts;
@@ -390,9 +390,9 @@ fn find_queue(
         .collect();
     of_scheduler.sort_unstable();
     let is = |file: &str| read(&folder.join(file)).ok();
-    let few = |text: String| text.parse().is_ok_and(|it: u32| it < LEAST_WRITTEN_REQUESTS);
     let chosen_anew = scheduler == ours
-        && (is(LOW_LATENCY).is_some_and(|is| is != "0") || is(NR_REQUESTS).is_some_and(few));
+        && (is(LOW_LATENCY).is_some_and(|is| is != "0")
+            || is(NR_REQUESTS).is_some_and(|is| are_too_few_to_write(&is)));
     let stays = scheduler == ours && !chosen_anew;
     let mut files: Vec<String> = Vec::new();
     if stays {
