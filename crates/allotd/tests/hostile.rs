@@ -155,14 +155,13 @@ fn who_was_released_stays_so_when_allotd_returns() {
     let mut daemon = of_somebody(&[]);
     daemon.launch();
     let client = daemon.client();
-    let (free, managed) =
-        (Worker::shell("sleep 1000", SOMEBODY), Worker::shell("sleep 1001", SOMEBODY));
+    let (free, managed) = (Worker::idle(SOMEBODY), Worker::idle(SOMEBODY));
     let is_client = |pid| client_of(&client.ledger().expect("alive"), pid).is_some();
     wait_for("both", || is_client(free.pid()) && is_client(managed.pid()));
     let reference = format!("pid:{}", free.pid()).into();
     client.operate(Operation::Release { client: reference }).expect("released by root");
     // Later entries must not make it forgotten.
-    let later = Worker::shell("sleep 1000", SOMEBODY);
+    let later = Worker::idle(SOMEBODY);
     wait_for("a later one", || is_client(later.pid()));
     daemon.kill();
     daemon.launch();
@@ -216,7 +215,7 @@ impl Drop for KilledAtTheEnd {
 fn readers_that_take_nothing_and_halves_of_requests_keep_nobody_waiting() {
     let daemon = Daemon::private(&["--enforcer", "none"]);
     let client = daemon.client();
-    let worker = Worker::shell("sleep 1000", 0);
+    let worker = Worker::idle(0);
     client.operate(adopt(worker.pid())).expect("adopted");
     let fund = |amount| Operation::SetTickets { pid: worker.pid(), amount };
     for amount in 0..1500 {
@@ -249,7 +248,7 @@ fn readers_that_take_nothing_and_halves_of_requests_keep_nobody_waiting() {
 #[test]
 fn amounts_at_the_edge_are_refused_by_name() {
     let daemon = Daemon::private(&["--enforcer", "none"]);
-    let worker = Worker::shell("sleep 1000", 0);
+    let worker = Worker::idle(0);
     let client = daemon.client();
     for amount in [u64::MAX, 1 << 53, ledger::AMOUNT_MAX + 1] {
         let amount = Amount { resource: "cpu".to_owned(), kind: TicketKind::Soft, amount };

@@ -43,7 +43,7 @@ fn of_two(enforcer: &str, one: u32, other: u32) -> Daemon {
 fn a_thread_joins_by_its_own_word_and_its_end_is_seen() {
     let daemon = Daemon::private(&["--enforcer", "none"]);
     let client = daemon.client();
-    let worker = Worker::shell("sleep 1000", 0);
+    let worker = Worker::idle(0);
     client.operate(adopt(worker.pid())).expect("adopted");
     let (send_tid, tid) = channel();
     let (end, ended) = channel::<()>();
@@ -78,7 +78,7 @@ fn a_thread_joins_by_its_own_word_and_its_end_is_seen() {
 fn a_caller_moves_lends_and_steps_back_by_itself() {
     let daemon = Daemon::private(&["--enforcer", "none"]);
     let client = daemon.client();
-    let worker = Worker::shell("sleep 1000", 0);
+    let worker = Worker::idle(0);
     let own = std::process::id();
     client.operate(adopt(worker.pid())).expect("adopted");
     let nobody = Operation::SetClass { client: None, class: Class::Guest };
@@ -148,8 +148,8 @@ fn nobody_moves_lends_or_holds_back_what_is_anothers() {
     }
     let (somebody, somebody_else) = two_users();
     let daemon = of_two("none", somebody, somebody_else);
-    let mine = Worker::shell("sleep 1000", somebody);
-    let theirs = Worker::shell("sleep 1000", somebody_else);
+    let mine = Worker::idle(somebody);
+    let theirs = Worker::idle(somebody_else);
     let (own, other) = (mine.pid().to_string(), theirs.pid().to_string());
     let (own_client, other_client) = (format!("pid:{own}"), format!("pid:{other}"));
     wait_for("both to be placed", || {
@@ -212,7 +212,7 @@ fn nobody_moves_lends_or_holds_back_what_is_anothers() {
 #[test]
 fn a_cgroup_is_named_by_its_directory_and_nothing_else_is_looked_at() {
     let daemon = Daemon::private(&["--enforcer", "none"]);
-    let worker = Worker::shell("sleep 1000", 0);
+    let worker = Worker::idle(0);
     daemon.client().operate(adopt(worker.pid())).expect("adopted");
     let has_tree = !matches!(
         std::fs::read_to_string("/proc/self/mountinfo"),

@@ -365,7 +365,7 @@ fn a_command_is_traded_for_and_its_status_is_told() {
 fn it_has_a_hundredth_of_its_clients_tickets() {
     let daemon = Daemon::private(&["--enforcer", "none"]);
     let client = daemon.client();
-    let worker = Worker::shell("sleep 1000", 0);
+    let worker = Worker::idle(0);
     client.operate_all(vec![create("build"), fund("build", "base", "cpu", 500)]).expect("made");
     let funding = Amount { resource: "cpu".to_owned(), kind: TicketKind::Soft, amount: 700 };
     let adopt = Operation::Adopt {

@@ -149,7 +149,7 @@ fn other_peoples_processes_and_currencies_are_theirs() {
     std::fs::write(&policy, rule).expect("a policy");
     let mut daemon = daemon.with(&["--funding-policy", policy.to_str().expect("text")]);
     daemon.launch();
-    let theirs = Worker::shell("sleep 1000", SOMEBODY_ELSE);
+    let theirs = Worker::idle(SOMEBODY_ELSE);
     let pid = theirs.pid().to_string();
     let said = |arguments: &[&str], uid: u32| {
         let output = daemon.allot(arguments, uid);
@@ -270,7 +270,7 @@ fn references_name_what_people_mean() {
     let uid = nix::unistd::getuid().as_raw();
     let done = client.operate(create("proj")).expect("made");
     let id = done.results[0].created.expect("an id");
-    let worker = Worker::shell("sleep 1000", 0);
+    let worker = Worker::idle(0);
     let adopt = |from: &str| Operation::Adopt {
         pid: Some(worker.pid()),
         start_time_ticks: None,

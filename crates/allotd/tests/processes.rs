@@ -117,8 +117,8 @@ fn a_niced_job_takes_from_its_owner_and_gives_back() {
         "[users]\nuids = \"{somebody}-{somebody_else}\"\ncpu = 1000\n[processes]\ncpu = 500\n"
     ));
     let client = daemon.client();
-    let worker = Worker::shell("sleep 1000", somebody);
-    let other = Worker::shell("sleep 1000", somebody_else);
+    let worker = Worker::idle(somebody);
+    let other = Worker::idle(somebody_else);
     wait_for("both to be placed", || {
         let ledger = client.ledger().expect("alive");
         [&worker, &other].iter().all(|worker| client_of(&ledger, worker.pid()).is_some())
@@ -182,7 +182,7 @@ fn users_are_placed_by_the_policy_and_funded_anew_when_they_change() {
     let changing = Worker::shell(&script, 0);
     wait_for("the changed user", || home_of(changing.pid()) == Some(somebody_else));
     // Root's own are not named by this policy.
-    let roots = Worker::shell("sleep 1000", 0);
+    let roots = Worker::idle(0);
     assert_eq!(home_of(roots.pid()), None);
     // What base tickets were set to survives logout and a restart.
     let set = ["lsetbase", "-u", &somebody.to_string(), "400"];
@@ -191,7 +191,7 @@ fn users_are_placed_by_the_policy_and_funded_anew_when_they_change() {
     drop(worker);
     daemon.kill();
     daemon.launch();
-    let again = Worker::shell("sleep 1000", somebody);
+    let again = Worker::idle(somebody);
     wait_for("the next login", || home_of(again.pid()) == Some(somebody));
     let output = daemon.allot(&["ltix", "-u", &somebody.to_string()], somebody_else);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -207,6 +207,12 @@ impl Worker {
         Worker::shell("while :; do :; done", 0)
     }
 
+    /// Sleeps, as this user: one process. A shell that waits for its child would be two, and the
+    /// second be placed, and take its part, at any later time.
+    pub fn idle(uid: u32) -> Worker {
+        Worker::shell("exec sleep 1000", uid)
+    }
+
     /// Runs a shell script, as this user.
     pub fn shell(script: &str, uid: u32) -> Worker {
         let mut command = Command::new("setpriv");
