@@ -13,9 +13,10 @@ use crate::{Check, Contest, ExperimentError, ProgressRow};
 use std::time::Duration;
 use wire::{Amount, CurrencyRef, Good, LegRef, Operation};
 
-/// Between two looks: a negotiator's windows are seconds, and what it reads must not be old by a part of them.
-const LOOK: Duration = Duration::from_millis(25);
-const LOOKS_PER_REPORT: u64 = 10;
+/// Between two looks: a negotiator's windows are seconds, and what it reads must not be old by much of them. More looks
+/// would cost those that are looked at, on an emulated CPU.
+const LOOK: Duration = Duration::from_millis(100);
+const LOOKS_PER_REPORT: u64 = 5;
 /// What everybody has of the CPU and the disk.
 pub(crate) const EQUAL: u64 = 1000;
 

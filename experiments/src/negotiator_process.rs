@@ -13,8 +13,6 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use wire::CurrencyRef;
 
-/// Between two looks of a negotiator.
-const WINDOW: &str = "1s";
 /// How long it may take to end.
 const END_LIMIT: Duration = Duration::from_secs(20);
 
@@ -30,8 +28,10 @@ struct Negotiator {
 }
 
 /// What both told and cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Told {
+    /// Their lines.
+    pub said: [String; 2],
     /// Steps that helped.
     pub kept: [usize; 2],
     /// Steps that did not.
@@ -40,11 +40,12 @@ pub(crate) struct Told {
 }
 
 impl Negotiators {
-    /// For the two clients; files are made in a directory.
+    /// For the two clients, with windows of this length; files are made in a directory.
     pub fn start(
         dir: &Path,
         socket: &Path,
         clients: &[CurrencyRef],
+        window: Duration,
     ) -> Result<Negotiators, ExperimentError> {
         let system = ExperimentError::system;
         let program = std::env::current_exe().map_err(system("find this program"))?;
@@ -59,7 +60,8 @@ impl Negotiators {
             let child = Command::new(&program)
                 .arg("--socket")
                 .arg(socket)
-                .args(["negotiate", "--for", &client.0, "--window", WINDOW, "--progress"])
+                .args(["negotiate", "--verbose", "--for", &client.0, "--window"])
+                .args([&format!("{}ms", window.as_millis()), "--progress"])
                 .arg(format!("file:{}", counted.display()))
                 .stdin(Stdio::null())
                 .stdout(stdout)
@@ -97,6 +99,7 @@ impl Negotiators {
             let said = std::fs::read_to_string(&negotiator.log).unwrap_or_default();
             told.kept[place] = verdicts(&said, "kept: ");
             told.back[place] = verdicts(&said, "taken back: ");
+            told.said[place] = said;
         }
         Ok(told)
     }

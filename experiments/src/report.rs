@@ -120,8 +120,8 @@ pub struct Outcome {
     pub report: Report,
     /// For people.
     pub table: String,
-    /// Plots: file names, and their contents.
-    pub svg: Vec<(String, String)>,
+    /// Plots and logs: file names, and their contents.
+    pub files: Vec<(String, String)>,
 }
 
 impl Outcome {
@@ -129,7 +129,7 @@ impl Outcome {
     pub fn write(&self, dir: &Path) -> Result<(), ExperimentError> {
         let json = serde_json::to_string_pretty(&self.report).expect("a report is JSON");
         let mut files = vec![("report.json", json + "\n"), ("table.txt", self.table.clone())];
-        files.extend(self.svg.iter().map(|(name, svg)| (name.as_str(), svg.clone())));
+        files.extend(self.files.iter().map(|(name, text)| (name.as_str(), text.clone())));
         make(dir)?;
         for (name, text) in files {
             let path = dir.join(name);
@@ -320,7 +320,7 @@ impl Findings {
         info: &ExperimentInfo,
         title: &str,
         paper: &str,
-        svg: Vec<(String, String)>,
+        files: Vec<(String, String)>,
     ) -> Outcome {
         let off = |row: &Row| (row.promised_by_allotd - row.promised).abs();
         let worst = self.rows.iter().max_by(|a, b| off(a).total_cmp(&off(b)));
@@ -368,7 +368,7 @@ impl Findings {
             rows: self.rows,
         };
         let table = table(&report, title);
-        Outcome { report, table, svg }
+        Outcome { report, table, files }
     }
 }
 

@@ -229,8 +229,9 @@ fn failed(error: ExperimentError) -> CliError {
 fn ending(outcome: &Outcome, out: &Path) -> String {
     let mut text = outcome.table.trim_end().to_owned();
     text.push_str("\n\n");
-    let plots = outcome.svg.iter().map(|(name, _)| ("plot", name.as_str()));
-    for (what, file) in plots.chain([("table", "table.txt"), ("report", "report.json")]) {
+    let kind = |name: &str| if name.ends_with(".svg") { "plot" } else { "log" };
+    let files = outcome.files.iter().map(|(name, _)| (kind(name), name.as_str()));
+    for (what, file) in files.chain([("table", "table.txt"), ("report", "report.json")]) {
         text.push_str(&format!("{what:8} {}\n", out.join(file).display()));
     }
     text

@@ -114,7 +114,7 @@ impl Findings {
             let title = format!("{} (simulated)", plan.info.title);
             (format!("{name}.svg"), plot::draw(&title, &panels))
         };
-        Outcome { report, table, svg: plots.into_iter().map(draw).collect() }
+        Outcome { report, table, files: plots.into_iter().map(draw).collect() }
     }
 }
 
