@@ -40,9 +40,8 @@ const OTHER_IOHOGS: std::ops::Range<usize> = 3..7;
 const GUARANTEED: f64 = 1.0 / NAMES.len() as f64;
 /// What a bystander may lack of it, as a part: chance, and the last turns on the disk.
 const TOLERANCE: f64 = 0.03;
-/// Each file, MiB. None is read to its end in a run of usual length: in the second pass over a file of 16 MiB, at its
-/// 6144th page in all, a reader was seen to wait for ever for a page that somebody had locked.
-const FILE_MIB: u64 = 40;
+/// Each file, MiB.
+const FILE_MIB: u64 = 16;
 /// BFQ serves one for up to 125 ms (`timeout_sync`).
 const TURN_SECONDS: f64 = 0.125;
 /// What is exchanged, phase by phase: the load without exchange is there between, so that what else changes

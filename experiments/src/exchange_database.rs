@@ -81,9 +81,7 @@ struct Seen {
 pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
     let disk = Disk::find_for_all(bench.options)?;
     disk.must_have_bfq()?;
-    let memory = Memory { policy: "kernel", limit_mib: LIMIT_MIB, guests: None };
-    let setup = Setup { memory: Some(memory), ..Setup::of(bench.options) };
-    let mut daemon = bench.allotd_with_bfq(&setup)?;
+    let mut daemon = bench.allotd_with_bfq(&setup(bench))?;
     let mut findings = Findings::new(bench, &daemon)?;
     let seconds = bench.total / RUNS as f64;
     make_databases(bench, &disk)?;
@@ -128,8 +126,14 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
     Ok(findings.finish(bench, &INFO, INFO.title, INFO.paper, svg))
 }
 
+/// An allotd for the servers: 7 MiB for all, and the kernel alone reclaims.
+pub(crate) fn setup(bench: &Bench) -> Setup {
+    let memory = Memory { policy: "kernel", limit_mib: LIMIT_MIB, guests: None };
+    Setup { memory: Some(memory), ..Setup::of(bench.options) }
+}
+
 /// The databases, made by processes that do nothing else: who has just written much is no reader like the others.
-fn make_databases(bench: &Bench, disk: &Disk) -> Result<(), ExperimentError> {
+pub(crate) fn make_databases(bench: &Bench, disk: &Disk) -> Result<(), ExperimentError> {
     let servers = traders(disk).into_iter().take(SERVERS.len());
     let jobs: Vec<Job> = servers.map(|trader| Job::new(&trader.name, trader.work)).collect();
     bench.workers(&jobs, 0.0).map(drop)
@@ -179,7 +183,8 @@ fn average(one: &Seen, other: &Seen) -> Seen {
     }
 }
 
-fn traders(disk: &Disk) -> Vec<Trader> {
+/// The servers, and the iohogs beside them.
+pub(crate) fn traders(disk: &Disk) -> Vec<Trader> {
     let tickets = || vec![soft("cpu", EQUAL), soft(&disk.resource(), EQUAL)];
     let server = |(name, entries): (&str, u64)| {
         let file = disk.dir.join(name);
@@ -207,17 +212,14 @@ fn run_one(
 ) -> Result<Seen, ExperimentError> {
     let [begin, fill, counts] = PARTS.map(|part| part * seconds);
     let mut floor = bench.floor(daemon, disk, &traders(disk), seconds)?;
-    let groups = settled(bench, &floor, [RESERVED_PAGES; 2])?;
+    let groups = equal(bench, &floor)?;
     floor.release();
     let label = Cell::name(memory, tickets);
     floor.pass(bench, begin, &label, &mut |_| Ok(()))?;
     let exchange = match memory {
         0 => None,
-        _ => Some(
-            floor.exchange(&soft(&disk.resource(), tickets), &memory_tickets(memory * PAGE_KIB))?,
-        ),
+        _ => Some(exchange(bench, &floor, disk, (memory, tickets))?),
     };
-    settled(bench, &floor, [RESERVED_PAGES + memory, RESERVED_PAGES - memory])?;
     floor.pass(bench, fill, &label, &mut |_| Ok(()))?;
     let mut all_held: [Vec<f64>; 2] = Default::default();
     let did = floor.pass(bench, counts, &label, &mut |_| {
@@ -228,7 +230,7 @@ fn run_one(
     })?;
     if let Some(exchange) = exchange {
         floor.end(exchange)?;
-        settled(bench, &floor, [RESERVED_PAGES; 2])?;
+        equal(bench, &floor)?;
     }
     let of = |of: fn(&Did) -> f64| [0, 1].map(|server| of(&did[server]));
     Ok(Seen {
@@ -236,6 +238,24 @@ fn run_one(
         reads: of(|did| did.read_bytes as f64 / PAGE_BYTES as f64 / did.seconds),
         held_kib: all_held.map(|held| mean(&held).unwrap_or(0.0)),
     })
+}
+
+/// `small` gives disk tickets for memory, in the paper's pages. Answers the exchange's number when memory is set so.
+pub(crate) fn exchange(
+    bench: &Bench,
+    floor: &Floor,
+    disk: &Disk,
+    (memory, tickets): (u64, u64),
+) -> Result<u64, ExperimentError> {
+    let gives = soft(&disk.resource(), tickets);
+    let exchange = floor.exchange(&gives, &memory_tickets(memory * PAGE_KIB))?;
+    settled(bench, floor, [RESERVED_PAGES + memory, RESERVED_PAGES - memory])?;
+    Ok(exchange)
+}
+
+/// Waits until memory is set as without any exchange. Answers where the servers are.
+pub(crate) fn equal(bench: &Bench, floor: &Floor) -> Result<[PathBuf; 2], ExperimentError> {
+    settled(bench, floor, [RESERVED_PAGES; 2])
 }
 
 /// Waits until the servers' cgroups have so many pages for sure. Answers where they are.

@@ -1,40 +1,47 @@
-//! `negotiators`: two processes that could gain by exchanging CPU for disk (paper 1, 6.5), with an `allot negotiate`
-//! each instead of a preset exchange; and two that could not.
+//! `negotiators`: two processes that could gain by exchanging CPU for disk (paper 1, 6.5), and two that could by exchanging
+//! memory for disk (6.6), with an `allot negotiate` each instead of a preset exchange; and two that could not.
 
 use crate::contest::mean;
-use crate::daemon::Setup;
+use crate::daemon::{Daemon, Setup};
 use crate::disk_bench::{Disk, soft};
-use crate::exchange_cpu_disk::{trader, traders};
 use crate::exchanges::{Did, Floor};
 use crate::negotiator_process::{Negotiators, Told};
 use crate::plot::{Line, Panel, draw, level};
 use crate::report::Findings;
 use crate::session::Bench;
-use crate::{Check, Contest, ExperimentError, ExperimentInfo, Outcome};
+use crate::{
+    Check, Contest, ExperimentError, ExperimentInfo, Outcome, exchange_cpu_disk, exchange_database,
+};
 use std::time::Duration;
 
 pub(crate) const INFO: ExperimentInfo = ExperimentInfo {
     name: "negotiators",
     title: "Negotiators instead of a preset exchange",
-    paper: "paper 1, 4.2 and 6.5",
-    what: "A dhrystone and an iohog with an `allot negotiate` each, beside the bystanders of exchange-cpu-disk: what part \
-           of a static exchange's gain they find, how fast, at what cost; and two dhrystones, who have nothing to exchange. \
-           Needs root and a disk that may be used up (lab/with-disk).",
-    least_seconds: 120.0,
-    usual_seconds: 2400.0,
+    paper: "paper 1, 4.2, 6.5 and 6.6",
+    what: "A dhrystone and an iohog with an `allot negotiate` each, beside the bystanders of exchange-cpu-disk, and the two \
+           servers of exchange-database: what part of a static exchange's gain they find, how fast, at what cost; and \
+           two dhrystones, who have nothing to exchange. Needs root and a disk that may be used up (lab/with-disk).",
+    least_seconds: 240.0,
+    usual_seconds: 4000.0,
     own_allotd: true,
 };
 
-/// The static exchange to compare with, one for one: the best that exchange-cpu-disk finds.
-const STATIC: u64 = 600;
-/// Parts of the time: without exchange, with the static one, with negotiators; two alike without and with.
-const PARTS: [f64; 5] = [0.12, 0.12, 0.5, 0.08, 0.18];
+/// The static exchanges to compare with are the best of exchange-cpu-disk, one for one,
+const CPU_FOR_DISK: u64 = 600;
+/// and of exchange-database: memory (pages) for disk.
+const MEMORY_FOR_DISK: (u64, u64) = (700, 800);
+/// Parts of the time of each load: without exchange, with the static one, with negotiators.
+const CPU_AND_DISK: [f64; 3] = [0.06, 0.06, 0.3];
+const ALIKE: [f64; 2] = [0.05, 0.13];
+const MEMORY_AND_DISK: [f64; 3] = [0.05, 0.05, 0.3];
 /// Negotiators' windows: so many in the time that they have, or as long as usual. More of them would cost more, fewer
 /// leave no time for trials.
 const WINDOWS: f64 = 120.0;
 const WINDOW_SECONDS: std::ops::RangeInclusive<f64> = 1.0..=5.0;
 /// Of each phase without negotiators, until all is as it stays.
 const SETTLE: f64 = 0.2;
+/// The same, where memory must be filled.
+const FILL: f64 = 0.6;
 /// With negotiators it is looked at in so many stretches; the last count as the end.
 const STRETCHES: usize = 12;
 const LAST: usize = 4;
@@ -46,8 +53,20 @@ const LOSS: f64 = 0.02;
 const COST: f64 = 0.01;
 /// In any hour, by both.
 const REVERSALS: usize = 12;
-/// What each of seven is due of the CPU.
-const DUE: f64 = 1.0 / 7.0;
+
+/// What two did in a load.
+struct Load {
+    name: &'static str,
+    /// For files' names.
+    file: &'static str,
+    /// What a client is due of the CPU.
+    due: f64,
+    /// Progress without exchange.
+    none: [f64; 2],
+    /// The static exchange, in words, and what both gain by it.
+    fixed: Option<(String, f64)>,
+    found: Traded,
+}
 
 /// What two with negotiators did.
 struct Traded {
@@ -86,47 +105,99 @@ fn both(did: &[Did]) -> [f64; 2] {
 pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
     let disk = Disk::find_for_all(bench.options)?;
     disk.must_have_bfq()?;
-    let mut daemon = bench.allotd_with_bfq(&Setup::of(bench.options))?;
-    let mut findings = Findings::new(bench, &daemon)?;
-    let [none_s, static_s, traded_s, alike_none_s, alike_s] = PARTS.map(|part| part * bench.total);
-    let mut floor = bench.floor(&mut daemon, &disk, &traders(&disk), bench.total)?;
-    floor.release();
-    let none = steady(bench, &mut floor, none_s, "no exchange")?;
-    let tickets = |resource: &str| soft(resource, STATIC);
-    let exchange = floor.exchange(&tickets(&disk.resource()), &tickets("cpu"))?;
-    let fixed = steady(bench, &mut floor, static_s, "static exchange")?;
-    floor.end(exchange)?;
-    let window = traded_s / WINDOWS;
+    let window = bench.total * CPU_AND_DISK[2] / WINDOWS;
     let window = window.clamp(*WINDOW_SECONDS.start(), *WINDOW_SECONDS.end());
     let window = Duration::from_secs_f64(window);
-    let found = negotiate(bench, &mut floor, window, traded_s, "negotiators")?;
-    drop(floor);
-    let mut alike = traders(&disk);
-    alike[1] = trader(&disk, "dhrystone that is alike", false);
-    let mut floor = bench.floor(&mut daemon, &disk, &alike, bench.total)?;
-    floor.release();
-    let alike_none = steady(bench, &mut floor, alike_none_s, "two alike, no exchange")?;
-    let alike_found = negotiate(bench, &mut floor, window, alike_s, "two alike, negotiators")?;
-    drop(floor);
-    drop(daemon);
-    judge("cpu and disk", &found, none, Some(gain(fixed, none)), &mut findings);
-    judge("two alike", &alike_found, alike_none, None, &mut findings);
-    findings.notes.push(format!(
-        "the static exchange is {STATIC} for {STATIC}; gain is the geometric mean of both programs' progress, as times of \
-         that without; windows are {:.1} s; with negotiators the last {LAST} of {STRETCHES} stretches count, of {:.0} and {:.0} s",
-        window.as_secs_f64(), found.seconds, alike_found.seconds
-    ));
-    let panels = [
-        panel("cpu and disk", &found, none, Some(gain(fixed, none))),
-        panel("two alike", &alike_found, alike_none, None),
+    let mut daemon = bench.allotd_with_bfq(&Setup::of(bench.options))?;
+    let mut findings = Findings::new(bench, &daemon)?;
+    let mut loads = vec![
+        cpu_and_disk(bench, &mut daemon, &disk, window)?,
+        two_alike(bench, &mut daemon, &disk, window)?,
     ];
-    let mut files = vec![("negotiators.svg".to_owned(), draw(INFO.title, &panels))];
-    for (load, found) in [("cpu-disk", found), ("alike", alike_found)] {
-        for (place, said) in found.told.said.into_iter().enumerate() {
-            files.push((format!("{load}-{}.log", place + 1), said));
+    drop(daemon);
+    loads.push(memory_and_disk(bench, &disk, window)?);
+    let (mut panels, mut files) = (Vec::new(), Vec::new());
+    for load in loads {
+        judge(&load, &mut findings);
+        panels.push(panel(&load));
+        for (place, said) in load.found.told.said.into_iter().enumerate() {
+            files.push((format!("{}-{}.log", load.file, place + 1), said));
         }
     }
+    findings.notes.push(format!(
+        "gain is the geometric mean of both programs' progress, as times of that without exchange; windows are {:.1} s; with \
+         negotiators the last {LAST} of {STRETCHES} stretches count",
+        window.as_secs_f64()
+    ));
+    files.push(("negotiators.svg".to_owned(), draw(INFO.title, &panels)));
     Ok(findings.finish(bench, &INFO, INFO.title, INFO.paper, files))
+}
+
+/// The load of exchange-cpu-disk.
+fn cpu_and_disk(
+    bench: &mut Bench,
+    daemon: &mut Daemon,
+    disk: &Disk,
+    window: Duration,
+) -> Result<Load, ExperimentError> {
+    let [none_s, fixed_s, traded_s] = CPU_AND_DISK.map(|part| part * bench.total);
+    let mut floor = bench.floor(daemon, disk, &exchange_cpu_disk::traders(disk), bench.total)?;
+    floor.release();
+    let none = steady(bench, &mut floor, none_s, SETTLE, "no exchange")?;
+    let tickets = |resource: &str| soft(resource, CPU_FOR_DISK);
+    let exchange = floor.exchange(&tickets(&disk.resource()), &tickets("cpu"))?;
+    let fixed = steady(bench, &mut floor, fixed_s, SETTLE, "static exchange")?;
+    floor.end(exchange)?;
+    let found = negotiate(bench, &mut floor, window, traded_s, "negotiators")?;
+    let words = format!("{CPU_FOR_DISK} disk for {CPU_FOR_DISK} CPU");
+    let fixed = Some((words, gain(fixed, none)));
+    let due = 1.0 / floor.ids().len() as f64;
+    Ok(Load { name: "cpu and disk", file: "cpu-disk", due, none, fixed, found })
+}
+
+/// Two who need the same.
+fn two_alike(
+    bench: &mut Bench,
+    daemon: &mut Daemon,
+    disk: &Disk,
+    window: Duration,
+) -> Result<Load, ExperimentError> {
+    let [none_s, traded_s] = ALIKE.map(|part| part * bench.total);
+    let mut alike = exchange_cpu_disk::traders(disk);
+    alike[1] = exchange_cpu_disk::trader(disk, "dhrystone that is alike", false);
+    let mut floor = bench.floor(daemon, disk, &alike, bench.total)?;
+    floor.release();
+    let none = steady(bench, &mut floor, none_s, SETTLE, "two alike, no exchange")?;
+    let found = negotiate(bench, &mut floor, window, traded_s, "two alike, negotiators")?;
+    let due = 1.0 / floor.ids().len() as f64;
+    Ok(Load { name: "two alike", file: "alike", due, none, fixed: None, found })
+}
+
+/// The load of exchange-database.
+fn memory_and_disk(
+    bench: &mut Bench,
+    disk: &Disk,
+    window: Duration,
+) -> Result<Load, ExperimentError> {
+    let [none_s, fixed_s, traded_s] = MEMORY_AND_DISK.map(|part| part * bench.total);
+    let mut daemon = bench.allotd_with_bfq(&exchange_database::setup(bench))?;
+    exchange_database::make_databases(bench, disk)?;
+    let traders = exchange_database::traders(disk);
+    let mut floor = bench.floor(&mut daemon, disk, &traders, bench.total)?;
+    exchange_database::equal(bench, &floor)?;
+    floor.release();
+    let none = steady(bench, &mut floor, none_s, FILL, "databases, no exchange")?;
+    let exchange = exchange_database::exchange(bench, &floor, disk, MEMORY_FOR_DISK)?;
+    let fixed = steady(bench, &mut floor, fixed_s, FILL, "databases, static exchange")?;
+    floor.end(exchange)?;
+    // Memory goes back to whom it belongs.
+    exchange_database::equal(bench, &floor)?;
+    steady(bench, &mut floor, none_s, FILL, "databases, no exchange")?;
+    let found = negotiate(bench, &mut floor, window, traded_s, "databases, negotiators")?;
+    let (memory, tickets) = MEMORY_FOR_DISK;
+    let fixed = Some((format!("{tickets} disk for {memory} memory"), gain(fixed, none)));
+    let due = 1.0 / floor.ids().len() as f64;
+    Ok(Load { name: "memory and disk", file: "memory-disk", due, none, fixed, found })
 }
 
 /// What the first two do, after settling.
@@ -134,10 +205,11 @@ fn steady(
     bench: &mut Bench,
     floor: &mut Floor,
     seconds: f64,
+    settle: f64,
     label: &str,
 ) -> Result<[f64; 2], ExperimentError> {
-    floor.pass(bench, seconds * SETTLE, label, &mut |_| Ok(()))?;
-    let did = floor.pass(bench, seconds * (1.0 - SETTLE), label, &mut |_| Ok(()))?;
+    floor.pass(bench, seconds * settle, label, &mut |_| Ok(()))?;
+    let did = floor.pass(bench, seconds * (1.0 - settle), label, &mut |_| Ok(()))?;
     Ok(both(&did))
 }
 
@@ -186,19 +258,21 @@ fn held(floor: &Floor) -> Result<Vec<String>, ExperimentError> {
     Ok(vec![words(0), words(1)])
 }
 
-fn judge(name: &str, found: &Traded, none: [f64; 2], best: Option<f64>, findings: &mut Findings) {
+fn judge(load: &Load, findings: &mut Findings) {
+    let Load { name, found, none, .. } = load;
+    let (none, best) = (*none, load.fixed.as_ref().map(|(_, best)| *best));
     let end = gain(found.end(), none);
     let whole = gain(found.from(0), none);
     findings.contests.push(
-        Contest::new(name, "gain in the end", "times")
+        Contest::new(name, "gain in the end", "")
             .promising(Some(best.unwrap_or(0.0).exp()))
             .measured(Some(end.exp()), Some(1.0)),
     );
     let mut check = |what: String, ok: bool| findings.checks.push(Check { what, ok });
-    match best {
-        Some(best) => check(
+    match &load.fixed {
+        Some((words, best)) => check(
             format!(
-                "{name}: negotiators find {:.0} % of the static exchange's gain of {:.2} times (goal: {:.0} %)",
+                "{name}: negotiators find {:.0} % of the gain of {words}, which is {:.2} times (goal: {:.0} %)",
                 end / best * 100.0,
                 best.exp(),
                 GOAL * 100.0
@@ -215,8 +289,10 @@ fn judge(name: &str, found: &Traded, none: [f64; 2], best: Option<f64>, findings
             end.exp() >= 1.0 - LOSS && whole.exp() >= 1.0 - LOSS,
         ),
     }
-    let costs =
-        found.told.cpu_seconds.map(|used| used / (found.seconds * found.rates.len() as f64) / DUE);
+    let costs = found
+        .told
+        .cpu_seconds
+        .map(|used| used / (found.seconds * found.rates.len() as f64) / load.due);
     check(
         format!(
             "{name}: a negotiator costs at most {:.0} % of what its client is due of the CPU ({:.2} and {:.2} %)",
@@ -257,20 +333,21 @@ fn judge(name: &str, found: &Traded, none: [f64; 2], best: Option<f64>, findings
     ));
 }
 
-fn panel(title: &str, found: &Traded, none: [f64; 2], best: Option<f64>) -> Panel {
+fn panel(load: &Load) -> Panel {
+    let Load { found, none, .. } = load;
     let at = |stretch: usize| (stretch as f64 + 0.5) * found.seconds;
     let rates = found.rates.iter().enumerate();
-    let points = rates.map(|(stretch, rates)| (at(stretch), gain(*rates, none).exp())).collect();
+    let points = rates.map(|(stretch, rates)| (at(stretch), gain(*rates, *none).exp())).collect();
     let end = found.seconds * found.rates.len() as f64;
     let mut lines = vec![
         Line { name: "with negotiators".to_owned(), points, dashed: false },
         level("no exchange", 0.0, end, 1.0),
     ];
-    if let Some(best) = best {
+    if let Some((_, best)) = &load.fixed {
         lines.push(level("static exchange", 0.0, end, best.exp()));
     }
     Panel {
-        title: title.to_owned(),
+        title: load.name.to_owned(),
         x_label: "time (s)".to_owned(),
         y_label: "times of the progress without exchange".to_owned(),
         lines,

@@ -4,6 +4,7 @@ use crate::cpus::pin_to;
 use crate::orders::{Orders, Work};
 use crate::page::Page;
 use crate::{disk_loads, loads, locks, look_ups, paging, players};
+use rustix::io::Errno;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::ffi::{CString, OsString};
@@ -80,6 +81,9 @@ fn work(orders: &Orders) -> Result<(), String> {
     if parent != orders.parent {
         return Err("its parent ended before it began".to_owned());
     }
+    if matches!(orders.work, Work::Disk(_) | Work::LookUp(_)) {
+        without_huge_pages().map_err(failed("do without huge pages"))?;
+    }
     let mut place = Workplace { page, slot: orders.slot, start_ns: 0, last_ns: 0 };
     let begin = prepared(&orders.work).map_err(failed("prepare its work"))?;
     place.page.set_ready(orders.slot);
@@ -92,6 +96,16 @@ fn work(orders: &Orders) -> Result<(), String> {
     }
     place.last_ns = place.start_ns + orders.end_ns + GRACE_NS;
     begin(&place).map_err(failed("do its work"))
+}
+
+/// khugepaged makes huge pages of what is read of a mapped file. It locks them meanwhile, reads those that are missing
+/// itself, and runs at nice 19: beside a full CPU a reader waits for it for long.
+fn without_huge_pages() -> io::Result<()> {
+    match rustix::thread::disable_transparent_huge_pages(true) {
+        // A kernel that has none.
+        Err(Errno::INVAL) => Ok(()),
+        done => Ok(done?),
+    }
 }
 
 /// Work that is ready to begin.

@@ -28,7 +28,7 @@ fn each_holds_what_it_says() {
         assert!(report.ok, "{}", outcome.table);
         assert!(!report.checks.is_empty() || !report.rows.is_empty(), "{name} judges something");
         assert!(!report.contests.is_empty(), "{name} has numbers");
-        assert!(outcome.svg.iter().all(|(_, svg)| svg.contains("</svg>")), "{name} has plots");
+        assert!(outcome.files.iter().all(|(_, svg)| svg.contains("</svg>")), "{name} has plots");
         assert_eq!(report.enforcer, "simulated");
     }
 }
