@@ -40,8 +40,9 @@ pub(crate) struct Told {
 }
 
 impl Negotiators {
-    /// For the two clients, with windows of this length; files are made in a directory.
+    /// For the two clients, with windows of this length; files are made in a directory, named after the load.
     pub fn start(
+        load: &str,
         dir: &Path,
         socket: &Path,
         clients: &[CurrencyRef],
@@ -51,7 +52,7 @@ impl Negotiators {
         let program = std::env::current_exe().map_err(system("find this program"))?;
         let mut started = Negotiators { each: Vec::new() };
         for client in clients {
-            let name = format!("negotiator-{}", client.0.trim_start_matches('#'));
+            let name = format!("negotiator-{load}-{}", client.0.trim_start_matches('#'));
             let counted = dir.join(format!("{name}-progress"));
             let progress = File::create(&counted).map_err(system("make a file for progress"))?;
             tell(&progress, 0).map_err(system("write progress"))?;

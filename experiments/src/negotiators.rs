@@ -143,12 +143,12 @@ fn cpu_and_disk(
     let [none_s, fixed_s, traded_s] = CPU_AND_DISK.map(|part| part * bench.total);
     let mut floor = bench.floor(daemon, disk, &exchange_cpu_disk::traders(disk), bench.total)?;
     floor.release();
-    let none = steady(bench, &mut floor, none_s, SETTLE, "no exchange")?;
+    let none = steady(bench, &mut floor, none_s, SETTLE, "cpu-disk, no exchange")?;
     let tickets = |resource: &str| soft(resource, CPU_FOR_DISK);
     let exchange = floor.exchange(&tickets(&disk.resource()), &tickets("cpu"))?;
-    let fixed = steady(bench, &mut floor, fixed_s, SETTLE, "static exchange")?;
+    let fixed = steady(bench, &mut floor, fixed_s, SETTLE, "cpu-disk, static exchange")?;
     floor.end(exchange)?;
-    let found = negotiate(bench, &mut floor, window, traded_s, "negotiators")?;
+    let found = negotiate(bench, &mut floor, window, traded_s, "cpu-disk")?;
     let words = format!("{CPU_FOR_DISK} disk for {CPU_FOR_DISK} CPU");
     let fixed = Some((words, gain(fixed, none)));
     let due = 1.0 / floor.ids().len() as f64;
@@ -167,8 +167,8 @@ fn two_alike(
     alike[1] = exchange_cpu_disk::trader(disk, "dhrystone that is alike", false);
     let mut floor = bench.floor(daemon, disk, &alike, bench.total)?;
     floor.release();
-    let none = steady(bench, &mut floor, none_s, SETTLE, "two alike, no exchange")?;
-    let found = negotiate(bench, &mut floor, window, traded_s, "two alike, negotiators")?;
+    let none = steady(bench, &mut floor, none_s, SETTLE, "alike, no exchange")?;
+    let found = negotiate(bench, &mut floor, window, traded_s, "alike")?;
     let due = 1.0 / floor.ids().len() as f64;
     Ok(Load { name: "two alike", file: "alike", due, none, fixed: None, found })
 }
@@ -186,14 +186,14 @@ fn memory_and_disk(
     let mut floor = bench.floor(&mut daemon, disk, &traders, bench.total)?;
     exchange_database::equal(bench, &floor)?;
     floor.release();
-    let none = steady(bench, &mut floor, none_s, FILL, "databases, no exchange")?;
+    let none = steady(bench, &mut floor, none_s, FILL, "memory-disk, no exchange")?;
     let exchange = exchange_database::exchange(bench, &floor, disk, MEMORY_FOR_DISK)?;
-    let fixed = steady(bench, &mut floor, fixed_s, FILL, "databases, static exchange")?;
+    let fixed = steady(bench, &mut floor, fixed_s, FILL, "memory-disk, static exchange")?;
     floor.end(exchange)?;
     // Memory goes back to whom it belongs.
     exchange_database::equal(bench, &floor)?;
-    steady(bench, &mut floor, none_s, FILL, "databases, no exchange")?;
-    let found = negotiate(bench, &mut floor, window, traded_s, "databases, negotiators")?;
+    steady(bench, &mut floor, none_s, FILL, "memory-disk, no exchange")?;
+    let found = negotiate(bench, &mut floor, window, traded_s, "memory-disk")?;
     let (memory, tickets) = MEMORY_FOR_DISK;
     let fixed = Some((format!("{tickets} disk for {memory} memory"), gain(fixed, none)));
     let due = 1.0 / floor.ids().len() as f64;
@@ -219,15 +219,16 @@ fn negotiate(
     floor: &mut Floor,
     window: Duration,
     seconds: f64,
-    label: &str,
+    load: &str,
 ) -> Result<Traded, ExperimentError> {
     let (dir, socket) = (bench.dir.path(), floor.daemon().socket());
-    let mut negotiators = Negotiators::start(dir, socket, &floor.ids()[..2], window)?;
+    let mut negotiators = Negotiators::start(load, dir, socket, &floor.ids()[..2], window)?;
     let seconds = seconds / STRETCHES as f64;
+    let label = format!("{load}, negotiators");
     let mut rates = Vec::new();
     for _ in 0..STRETCHES {
         let did = floor
-            .pass(bench, seconds, label, &mut |floor| negotiators.tell(&floor.iterations()))?;
+            .pass(bench, seconds, &label, &mut |floor| negotiators.tell(&floor.iterations()))?;
         rates.push(both(&did));
     }
     let held = held(floor)?;
@@ -319,9 +320,13 @@ fn judge(load: &Load, findings: &mut Findings) {
         }
         (_, None) => format!("; {:.0} % of it in no stretch", GOAL * 100.0),
     };
-    let stretches: Vec<String> =
-        found.rates.iter().map(|rates| format!("{:.2}", gain(*rates, none).exp())).collect();
-    findings.notes.push(format!("{name}: gain, stretch by stretch: {}", stretches.join(", ")));
+    let of_both =
+        |rates: [f64; 2]| format!("{:.2} and {:.2}", rates[0] / none[0], rates[1] / none[1]);
+    let stretches: Vec<String> = found.rates.iter().map(|rates| of_both(*rates)).collect();
+    findings.notes.push(format!(
+        "{name}: times of the progress of both, stretch by stretch: {}",
+        stretches.join(", ")
+    ));
     findings.notes.push(format!(
         "{name}: {} and {} steps kept, {} and {} taken back{when}; the first has {}, the second {}",
         found.told.kept[0],

@@ -7,6 +7,7 @@
 mod command;
 mod lock;
 mod own_tickets;
+mod paging;
 mod progress;
 mod session;
 mod settings;

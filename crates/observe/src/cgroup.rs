@@ -20,6 +20,12 @@ pub struct CgroupAccount {
     pub io_stalled_ns: Option<u64>,
     /// Time for which some task waited for memory: reclaim, swap, files that were dropped too soon; in ns.
     pub memory_stalled_ns: Option<u64>,
+    /// What was read of disks, in whole pages.
+    pub read_pages: Option<u64>,
+    /// Pages that were read of which the kernel remembers that it had taken them.
+    pub refaulted_pages: Option<u64>,
+    /// What it holds now of files and of its own, in pages.
+    pub held_pages: Option<u64>,
 }
 
 impl CgroupAccount {
@@ -27,15 +33,28 @@ impl CgroupAccount {
     pub fn read(directory: &Path) -> CgroupAccount {
         let read = |file: &str| std::fs::read_to_string(directory.join(file)).ok();
         let stalled = |file: &str| stalled_ns(&read(file)?);
-        let number = |file: &str, key: &str| number_of(&read(file)?, key);
+        let page_bytes = rustix::param::page_size() as u64;
+        let memory = read("memory.stat");
+        let of_memory = |key: &str| number_of(memory.as_deref()?, key);
+        let sum = |one: &str, other: &str| of_memory(one)?.checked_add(of_memory(other)?);
         CgroupAccount {
-            run_ns: number("cpu.stat", "usage_usec").and_then(|us| us.checked_mul(1000)),
-            major_faults: number("memory.stat", "pgmajfault"),
+            run_ns: number_of(&read("cpu.stat").unwrap_or_default(), "usage_usec")
+                .and_then(|us| us.checked_mul(1000)),
+            major_faults: of_memory("pgmajfault"),
             cpu_stalled_ns: stalled("cpu.pressure"),
             io_stalled_ns: stalled("io.pressure"),
             memory_stalled_ns: stalled("memory.pressure"),
+            read_pages: read("io.stat").map(|text| read_of(&text) / page_bytes),
+            refaulted_pages: sum("workingset_refault_anon", "workingset_refault_file"),
+            held_pages: sum("anon", "file").map(|bytes| bytes / page_bytes),
         }
     }
+}
+
+/// Of `io.stat`, a line a device: what was read of all, in bytes.
+fn read_of(text: &str) -> u64 {
+    let words = text.split_ascii_whitespace().filter_map(|word| word.strip_prefix("rbytes="));
+    words.filter_map(|number| number.parse::<u64>().ok()).sum()
 }
 
 /// Of a pressure file: the time for which some task was stalled, in ns.
@@ -109,11 +128,15 @@ mod tests {
             std::fs::write(folder.path().join(file), text).expect("it is written");
         };
         put("cpu.stat", "usage_usec 12\nuser_usec 5\n");
-        put("memory.stat", "anon 4096\npgmajfault_x 9\npgmajfault 3\n");
+        let page = rustix::param::page_size();
+        put("memory.stat", &format!("anon {page}\nfile {page}\npgmajfault_x 9\npgmajfault 3\n"));
+        put("io.stat", &format!("8:0 rbytes={page} rios=1\n8:16 \n254:0 rbytes={}\n", 2 * page));
         put("io.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=6\n");
         let account = CgroupAccount::read(folder.path());
         assert_eq!((account.run_ns, account.major_faults), (Some(12_000), Some(3)));
         assert_eq!((account.io_stalled_ns, account.cpu_stalled_ns), (Some(6_000), None));
+        assert_eq!((account.read_pages, account.held_pages), (Some(3), Some(2)));
+        assert_eq!(account.refaulted_pages, None, "an older kernel");
         put("cgroup.procs", "7\n");
         std::fs::create_dir(folder.path().join("below")).expect("a directory");
         put("below/cgroup.procs", "8\n9\n");

@@ -5,9 +5,11 @@
 //!    birth.
 //! 3. What is less than before began anew, and counts from then on.
 //! 4. Time in which a cgroup waited for memory is no time in which it waited for disks: the kernel
-//!    counts what it reads for memory's sake as both.
+//!    counts what it reads for memory's sake as both. It is what the kernel says, or the part of the time of waiting for
+//!    disks that is for want of memory ([`Paging`]) if that is more.
 //! 5. Something is known of all when it is known of each of them.
 
+use super::paging::Paging;
 use std::collections::BTreeMap;
 
 /// What is counted of one, since it began.
@@ -45,30 +47,31 @@ pub struct Seen {
     pub is_new: bool,
     /// Its account now.
     pub account: Account,
+    /// What a cgroup has read, where that is known.
+    pub paging: Option<Paging>,
 }
 
 /// The sums.
 #[derive(Debug, Default)]
 pub struct Sums {
-    last: BTreeMap<Who, Account>,
+    last: BTreeMap<Who, (Account, Option<Paging>)>,
     total: Account,
 }
 
 impl Sums {
     /// Adds what all have done since the last look, and answers with the sums. What is not known of
     /// all who can tell of it (`None` in all of a process's, since its threads tell) is `None`.
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn add(&mut self, seen: &[Seen]) -> Account {
         let mut last = BTreeMap::new();
-        for Seen { who, is_new, account } in seen {
-            let before = match self.last.get(who) {
+        for Seen { who, is_new, account, paging } in seen {
+            let (before, paged_before) = match self.last.get(who) {
                 Some(before) => *before,
-                None if *is_new => Account {
-                    cpu_ns: Some(0),
-                    disk_ns: Some(0),
-                    memory_ns: Some(0),
-                    ..Account::default()
-                },
-                None => *account,
+                None if *is_new => {
+                    let (zero, none) = (Some(0), Account::default());
+                    (Account { cpu_ns: zero, disk_ns: zero, memory_ns: zero, ..none }, None)
+                }
+                None => (*account, None),
             };
             let wait = |before: Option<u64>, now: Option<u64>| match (before, now) {
                 (Some(before), Some(now)) => now.saturating_sub(before),
@@ -77,6 +80,9 @@ impl Sums {
             let memory_ns = wait(before.memory_ns, account.memory_ns);
             let disk_ns = wait(before.disk_ns, account.disk_ns);
             let is_group = matches!(who, Who::Cgroup(_));
+            let wanting =
+                paging.zip(paged_before).map(|(now, before)| now.for_want_of_memory(&before));
+            let memory_ns = memory_ns.max((disk_ns as f64 * wanting.unwrap_or(0.0)) as u64);
             let disk_ns = if is_group { disk_ns.saturating_sub(memory_ns) } else { disk_ns };
             let total = &mut self.total;
             total.run_ns += account.run_ns.saturating_sub(before.run_ns);
@@ -84,7 +90,7 @@ impl Sums {
             *total.cpu_ns.get_or_insert(0) += wait(before.cpu_ns, account.cpu_ns);
             *total.disk_ns.get_or_insert(0) += disk_ns;
             *total.memory_ns.get_or_insert(0) += memory_ns;
-            last.insert(who.clone(), *account);
+            last.insert(who.clone(), (*account, *paging));
         }
         self.last = last;
         // Processes tell of their threads' CPU time, and nothing of their waits.
@@ -112,7 +118,7 @@ mod tests {
     }
 
     fn seen(tid: u32, is_new: bool, ns: u64) -> Seen {
-        Seen { who: Who::Thread(tid, 1), is_new, account: account(ns) }
+        Seen { who: Who::Thread(tid, 1), is_new, account: account(ns), paging: None }
     }
 
     #[test]
@@ -134,6 +140,7 @@ mod tests {
             who: Who::Cgroup("/a".to_owned()),
             is_new: false,
             account: Account { disk_ns: Some(io_ns), memory_ns: Some(memory_ns), ..account(0) },
+            paging: None,
         };
         let mut sums = Sums::default();
         sums.add(&[group(10, 10)]);
@@ -145,16 +152,34 @@ mod tests {
     }
 
     #[test]
+    fn reading_back_what_was_lost_is_waiting_for_memory() {
+        let group = |disk_ns, read_pages, refaulted_pages| Seen {
+            who: Who::Cgroup("/a".to_owned()),
+            is_new: false,
+            account: Account { disk_ns: Some(disk_ns), memory_ns: Some(1), ..account(0) },
+            paging: Some(Paging { read_pages, refaulted_pages, held_pages: 100 }),
+        };
+        let mut sums = Sums::default();
+        sums.add(&[group(0, 150, 0)]);
+        let total = sums.add(&[group(80, 170, 15)]);
+        assert_eq!((total.disk_ns, total.memory_ns), (Some(20), Some(60)));
+        let total = sums.add(&[group(100, 190, 15)]);
+        assert_eq!((total.disk_ns, total.memory_ns), (Some(40), Some(60)));
+    }
+
+    #[test]
     fn what_one_does_not_tell_is_not_known_of_all() {
         let silent = Seen {
             who: Who::Thread(9, 1),
             is_new: false,
             account: Account { memory_ns: None, ..account(0) },
+            paging: None,
         };
         let process = Seen {
             who: Who::Process(9, 1),
             is_new: false,
             account: Account { cpu_ns: None, disk_ns: None, memory_ns: None, ..account(0) },
+            paging: None,
         };
         let mut sums = Sums::default();
         let total = sums.add(&[seen(1, false, 0), silent, process]);

@@ -5,6 +5,7 @@
 //! 2. Of others: each thread's run delay, and for how long it waited for disks where the kernel counts
 //!    that. For how long they waited for memory the kernel does not say.
 
+use super::paging::Paging;
 use super::sums::{Account, Seen, Sums, Who};
 use observe::{CgroupAccount, CgroupLayout, ProcessHandle};
 use std::collections::{BTreeMap, BTreeSet};
@@ -123,7 +124,8 @@ fn used(process: &ProcessHandle, is_new: bool) -> Option<Seen> {
     let run_ns = process.cpu_time_ns().ok()?;
     let faults = process.waits().ok()?.major_faults;
     let who = Who::Process(identity.pid, identity.start_time_ticks);
-    Some(Seen { who, is_new, account: Account { run_ns, faults, ..Account::default() } })
+    let account = Account { run_ns, faults, ..Account::default() };
+    Some(Seen { who, is_new, account, paging: None })
 }
 
 fn faults(process: &ProcessHandle, is_new: impl Fn(u64) -> bool) -> Option<Seen> {
@@ -152,6 +154,7 @@ fn threads(
                 disk_ns: machine.counts_disk_waits.then_some(it.disk_wait_ns),
                 memory_ns: None,
             },
+            paging: None,
         })
         .collect()
 }
@@ -168,7 +171,14 @@ fn group(machine: &Machine, path: &str) -> Option<Seen> {
         disk_ns: found.io_stalled_ns,
         memory_ns: found.memory_stalled_ns,
     };
-    Some(Seen { who: Who::Cgroup(path.to_owned()), is_new: false, account })
+    // Without the memory controller it is not known what was lost.
+    let paging =
+        found.refaulted_pages.zip(found.held_pages).map(|(refaulted_pages, held_pages)| {
+            // A page of swap may be no page of a disk.
+            let read_pages = found.read_pages.max(found.major_faults).unwrap_or(0);
+            Paging { read_pages, refaulted_pages, held_pages }
+        });
+    Some(Seen { who: Who::Cgroup(path.to_owned()), is_new: false, account, paging })
 }
 
 /// The cgroups that some processes have to themselves, by pid.
