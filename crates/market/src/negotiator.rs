@@ -16,10 +16,11 @@
 //!    after a step that helped, at most four tenths; half after one that hurt; twice as much after
 //!    one that did nothing, because needs come in lumps (6.6: `small` gains nothing by
 //!    100 tickets and tenfold by 700). A tenth of each good is never given.
-//! 5. **Did it help?** Progress a second, in windows: [`Options::windows`] before and as many after,
-//!    those in which things settle left out. Kept is what is greater by Welch's t-test, one-sided at
+//! 5. **Did it help?** Progress a second, in windows: [`Options::windows`] before, or more where there were more without
+//!    a trade, and as many after, those in which things settle left out. Kept is what is greater by Welch's t-test, one-sided at
 //!    2.5 %, and by [`Options::least_effect`] at least. If it is neither that nor worse by the same test,
-//!    as many windows again are looked at, once. All else is taken back (a **reversal**).
+//!    as many windows again are looked at: once, and while it seems to help by that much up to
+//!    [`LOOKS_MAX`] times in all. All else is taken back (a **reversal**).
 //! 6. **Progress** is what the client counts, or else its CPU time less what faults cost.
 //! 7. **Backing off.** After each reversal, or when a partner ended an exchange, the pair of goods
 //!    waits twice as long as before, from a minute to an hour. A step that helped ends no waiting but
@@ -54,6 +55,9 @@ use welch::{Level, greater, mean};
 pub const REVERSALS_MAX: usize = 12;
 /// The least mark-up on the curve of rule 2.
 pub const MARK_UP_LEAST: f64 = 1.1;
+/// How often the windows after a trade are looked at, each time with as many more, before what may help is
+/// taken back.
+pub const LOOKS_MAX: usize = 4;
 /// By how much progress differs, at least, when the load is said to have changed.
 pub const CHANGE_LEAST: f64 = 0.25;
 /// How much more of its time a client waits for what it gave than for what it got, when its needs must
@@ -208,7 +212,7 @@ impl Negotiator {
             }
             Phase::Measuring => {
                 self.recent.push_back(rate);
-                while self.recent.len() > 2 * self.options.windows {
+                while self.recent.len() > LOOKS_MAX * self.options.windows {
                     self.recent.pop_front();
                 }
                 if self.usual.len() < self.options.windows {
@@ -344,7 +348,8 @@ impl Negotiator {
         let enough = effect > self.options.least_effect * mean(&self.before);
         let helped = enough && greater(&after, &self.before, Level::Likely);
         let hurt = greater(&self.before, &after, Level::Likely);
-        if !helped && !hurt && after.len() < 2 * windows {
+        let looks = if enough { LOOKS_MAX } else { 2 };
+        if !helped && !hurt && after.len() < looks * windows {
             return;
         }
         let tried: Vec<u64> =

@@ -2,7 +2,9 @@
 //! its bounds. (In company: `crates/sim/tests/negotiators.rs`.)
 
 use allot_market::Negotiator;
-use allot_market::negotiator::{Action, Event, Observation, Options, REVERSALS_MAX, Seen, Verdict};
+use allot_market::negotiator::{
+    Action, Event, LOOKS_MAX, Observation, Options, REVERSALS_MAX, Seen, Verdict,
+};
 use ledger::{Good, TicketKind};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -101,6 +103,45 @@ fn what_helps_is_kept_and_what_does_not_is_ended() {
         assert!(actions.contains(&Action::End { exchange: 7 }), "{after}");
         assert_eq!((ended.tally().kept, ended.tally().reversed), (0, 1), "{after}");
         assert_eq!(ended.exchanges().count(), 0);
+    }
+}
+
+/// Progress that goes up and down by a tenth from window to window: a gain of 7 % shows after more than two looks.
+#[test]
+fn what_seems_to_help_is_looked_at_for_longer() {
+    let run = |gain: u64, windows: u64| {
+        let mut negotiator = Negotiator::new(Options::default());
+        let (mut done, mut tag, mut traded) = (0, None, None);
+        for window in 0..windows {
+            let usual = if window % 2 == 0 { 900 } else { 1100 };
+            let after = traded.is_some_and(|from| window > from);
+            done += if after { usual * (100 + gain) / 100 } else { usual };
+            let mut seen = pressed(window, done);
+            if let (Some((tag, gave, got)), None, 24..) = (tag, traded, window) {
+                seen.events.push(Event::Filled { tag, exchange: 7, gave, got });
+                traded = Some(window);
+            }
+            let actions = negotiator.step(&seen);
+            if traded.is_none() {
+                tag = offers(&actions).pop().map(|(tag, terms)| {
+                    (tag, terms.give_most(), terms.points.last().expect("a point").want)
+                });
+            } else if !negotiator.verdicts().is_empty() {
+                let helped = matches!(negotiator.verdicts()[0], Verdict::Kept { .. });
+                return (helped, window - traded.expect("it has traded"));
+            }
+        }
+        panic!("no verdict");
+    };
+    let (settle, windows) =
+        (Options::default().settle_windows as u64, Options::default().windows as u64);
+    let looks = |passed: u64| (passed - settle) / windows;
+    for (gain, helped, wanted) in
+        [(30, true, 1..=1), (7, true, 3..=LOOKS_MAX as u64), (0, false, 2..=2)]
+    {
+        let (kept, passed) = run(gain, 100);
+        assert_eq!(kept, helped, "{gain} %");
+        assert!(wanted.contains(&looks(passed)), "{gain} %, {passed} windows");
     }
 }
 
