@@ -30,10 +30,10 @@ pub(crate) const INFO: ExperimentInfo = ExperimentInfo {
 const CPU_FOR_DISK: u64 = 600;
 /// and of exchange-database: memory (pages) for disk.
 const MEMORY_FOR_DISK: (u64, u64) = (700, 800);
-/// Parts of the time of each load: without exchange, with the static one, with negotiators.
+/// Parts of the time of each load: without exchange (the last twice), with the static one, with negotiators.
 const CPU_AND_DISK: [f64; 3] = [0.06, 0.06, 0.3];
 const ALIKE: [f64; 2] = [0.05, 0.13];
-const MEMORY_AND_DISK: [f64; 3] = [0.05, 0.05, 0.3];
+const MEMORY_AND_DISK: [f64; 3] = [0.04, 0.06, 0.26];
 /// Negotiators' windows: so many in the time that they have, or as long as usual. More of them would cost more, fewer
 /// leave no time for trials.
 const WINDOWS: f64 = 120.0;
