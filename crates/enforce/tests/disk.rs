@@ -270,6 +270,20 @@ fn a_disk_that_vanishes_is_no_failure() {
     }
 }
 
+/// Else BFQ injects others' requests into the turns of a reader that waits for the CPU.
+#[test]
+fn one_request_at_a_time_is_strictly_in_turn() {
+    let Some(lab) = Lab::here("one_request_at_a_time_is_strictly_in_turn") else { return };
+    for (depth, strict) in [(1, "1"), (8, "0")] {
+        let disk = NullDisk::new("allot0", REQUEST, depth);
+        let before = lab.picture(&disk);
+        let (prepared, _) = lab.prepare(&facts_of(&disk), Way::Bfq);
+        assert_eq!(read(&disk.queue().join("iosched/strict_guarantees")), strict, "{depth}");
+        prepared.give_back();
+        assert_eq!(lab.picture(&disk), before);
+    }
+}
+
 #[test]
 fn what_somebody_else_chose_stays() {
     let Some(lab) = Lab::here("what_somebody_else_chose_stays") else { return };
