@@ -15,8 +15,7 @@
 //! 4. **Small steps.** First a tenth of what is its own of the good that it gives; twice as much
 //!    after a step that helped, at most four tenths; half after one that hurt; twice as much after
 //!    one that did nothing, because needs come in lumps (6.6: `small` gains nothing by
-//!    100 tickets and tenfold by 700). Never more than a [`LEFT_PART`]th of what is left, since the last tickets are worth
-//!    the most, and never the last tenth of a good.
+//!    100 tickets and tenfold by 700). A tenth of each good is never given.
 //! 5. **Did it help?** Progress a second, in windows: [`Options::windows`] before, or more where there were more without
 //!    a trade, and as many after, those in which things settle left out. Kept is what is greater by Welch's t-test, one-sided at
 //!    2.5 %, and by [`Options::least_effect`] at least. If it is neither that nor worse by the same test,
@@ -59,8 +58,6 @@ pub const MARK_UP_LEAST: f64 = 1.1;
 /// How often the windows after a trade are looked at, each time with as many more, before what may help is
 /// taken back.
 pub const LOOKS_MAX: usize = 4;
-/// At most such a part of what is left of a good is given in one step.
-pub const LEFT_PART: u64 = 4;
 /// By how much progress differs, at least, when the load is said to have changed.
 pub const CHANGE_LEAST: f64 = 0.25;
 /// How much more of its time a client waits for what it gave than for what it got, when its needs must
@@ -533,7 +530,7 @@ impl Negotiator {
                 .sum();
             let own = free.saturating_add(given);
             let spare = free.saturating_sub(own / 10);
-            let give = self.pairs.step(&pair, own).min(free / LEFT_PART).min(spare);
+            let give = self.pairs.step(&pair, own).min(spare);
             if give > 0 {
                 let mark_up = curve::fair_mark_up(give, gives, wants, self.pairs.caution(&pair));
                 let mark_up = mark_up.max(MARK_UP_LEAST);

@@ -122,14 +122,15 @@ fn what_seems_to_help_is_looked_at_for_longer() {
                 traded = Some(window);
             }
             let actions = negotiator.step(&seen);
-            if traded.is_none() {
-                tag = offers(&actions).pop().map(|(tag, terms)| {
-                    (tag, terms.give_most(), terms.points.last().expect("a point").want)
-                });
-            } else if !negotiator.verdicts().is_empty() {
-                let helped = matches!(negotiator.verdicts()[0], Verdict::Kept { .. });
-                return (helped, window - traded.expect("it has traded"));
+            if let Some(from) = traded {
+                if let Some(verdict) = negotiator.verdicts().first() {
+                    return (matches!(verdict, Verdict::Kept { .. }), window - from);
+                }
+                continue;
             }
+            tag = offers(&actions).pop().map(|(tag, terms)| {
+                (tag, terms.give_most(), terms.points.last().expect("a point").want)
+            });
         }
         panic!("no verdict");
     };
