@@ -57,10 +57,6 @@ const REVERSALS: usize = 12;
 /// What two did in a load.
 struct Load {
     name: &'static str,
-    /// For files' names.
-    file: &'static str,
-    /// What a client is due of the CPU.
-    due: f64,
     /// Progress without exchange.
     none: [f64; 2],
     /// The static exchange, in words, and what both gain by it.
@@ -70,6 +66,10 @@ struct Load {
 
 /// What two with negotiators did.
 struct Traded {
+    /// For files' names.
+    file: &'static str,
+    /// What a client is due of the CPU.
+    due: f64,
     /// Progress of both, stretch by stretch.
     rates: Vec<[f64; 2]>,
     /// Of each stretch, in s.
@@ -121,7 +121,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<Outcome, ExperimentError> {
         judge(&load, &mut findings);
         panels.push(panel(&load));
         for (place, said) in load.found.told.said.into_iter().enumerate() {
-            files.push((format!("{}-{}.log", load.file, place + 1), said));
+            files.push((format!("{}-{}.log", load.found.file, place + 1), said));
         }
     }
     findings.notes.push(format!(
@@ -151,8 +151,7 @@ fn cpu_and_disk(
     let found = negotiate(bench, &mut floor, window, traded_s, "cpu-disk")?;
     let words = format!("{CPU_FOR_DISK} disk for {CPU_FOR_DISK} CPU");
     let fixed = Some((words, gain(fixed, none)));
-    let due = 1.0 / floor.ids().len() as f64;
-    Ok(Load { name: "cpu and disk", file: "cpu-disk", due, none, fixed, found })
+    Ok(Load { name: "cpu and disk", none, fixed, found })
 }
 
 /// Two who need the same.
@@ -169,8 +168,7 @@ fn two_alike(
     floor.release();
     let none = steady(bench, &mut floor, none_s, SETTLE, "alike, no exchange")?;
     let found = negotiate(bench, &mut floor, window, traded_s, "alike")?;
-    let due = 1.0 / floor.ids().len() as f64;
-    Ok(Load { name: "two alike", file: "alike", due, none, fixed: None, found })
+    Ok(Load { name: "two alike", none, fixed: None, found })
 }
 
 /// The load of exchange-database.
@@ -196,8 +194,7 @@ fn memory_and_disk(
     let found = negotiate(bench, &mut floor, window, traded_s, "memory-disk")?;
     let (memory, tickets) = MEMORY_FOR_DISK;
     let fixed = Some((format!("{tickets} disk for {memory} memory"), gain(fixed, none)));
-    let due = 1.0 / floor.ids().len() as f64;
-    Ok(Load { name: "memory and disk", file: "memory-disk", due, none, fixed, found })
+    Ok(Load { name: "memory and disk", none, fixed, found })
 }
 
 /// What the first two do, after settling.
@@ -219,12 +216,12 @@ fn negotiate(
     floor: &mut Floor,
     window: Duration,
     seconds: f64,
-    load: &str,
+    file: &'static str,
 ) -> Result<Traded, ExperimentError> {
     let (dir, socket) = (bench.dir.path(), floor.daemon().socket());
-    let mut negotiators = Negotiators::start(load, dir, socket, &floor.ids()[..2], window)?;
+    let mut negotiators = Negotiators::start(file, dir, socket, &floor.ids()[..2], window)?;
     let seconds = seconds / STRETCHES as f64;
-    let label = format!("{load}, negotiators");
+    let label = format!("{file}, negotiators");
     let mut rates = Vec::new();
     for _ in 0..STRETCHES {
         let did = floor
@@ -232,7 +229,8 @@ fn negotiate(
         rates.push(both(&did));
     }
     let held = held(floor)?;
-    Ok(Traded { rates, seconds, told: negotiators.end()?, held })
+    let due = 1.0 / floor.ids().len() as f64;
+    Ok(Traded { file, due, rates, seconds, told: negotiators.end()?, held })
 }
 
 /// What the two have by exchanges, in words.
@@ -293,7 +291,7 @@ fn judge(load: &Load, findings: &mut Findings) {
     let costs = found
         .told
         .cpu_seconds
-        .map(|used| used / (found.seconds * found.rates.len() as f64) / load.due);
+        .map(|used| used / (found.seconds * found.rates.len() as f64) / found.due);
     check(
         format!(
             "{name}: a negotiator costs at most {:.0} % of what its client is due of the CPU ({:.2} and {:.2} %)",
@@ -369,7 +367,7 @@ mod tests {
     fn the_end_is_the_last_third() {
         let rates = (0..12).map(|at| [f64::from(at), 2.0 * f64::from(at)]).collect();
         let told = Told::default();
-        let found = Traded { rates, seconds: 10.0, told, held: Vec::new() };
+        let found = Traded { file: "", due: 1.0, rates, seconds: 10.0, told, held: Vec::new() };
         assert_eq!(found.end(), [9.5, 19.0]);
         assert_eq!(found.from(0), [5.5, 11.0]);
         assert!((gain([2.0, 8.0], [1.0, 1.0]) - 4.0_f64.ln()).abs() < 1e-9);
