@@ -5,6 +5,8 @@
 //! all clients that are due is one request, and one more for all that they want done.
 
 mod command;
+#[cfg(test)]
+mod fixtures;
 mod lock;
 mod own_tickets;
 mod paging;

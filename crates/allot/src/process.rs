@@ -2,7 +2,7 @@
 
 use crate::cli::Global;
 use crate::error::CliError;
-use crate::run::funding;
+use crate::run::FundingArgs;
 use crate::style::clean;
 use crate::{numbers, output, session};
 use clap::Args;
@@ -23,18 +23,8 @@ pub struct AdoptArgs {
     /// A cgroup (v2) by its directory, whose owner you are
     #[arg(long, value_name = "PATH", conflicts_with = "pid")]
     pub cgroup: Option<String>,
-    /// Who funds it; without this, what the funding policy says, or base in a private allotd
-    #[arg(long, value_name = "CURRENCY")]
-    pub from: Option<String>,
-    /// How many soft tickets; 1000 where neither --tickets nor --hard is given, 0 freezes it
-    #[arg(long, short = 't', value_name = "N", value_parser = numbers::amount, allow_negative_numbers = true)]
-    pub tickets: Option<u64>,
-    /// A fixed share, in thousandths of what the issuer has
-    #[arg(long, value_name = "N", value_parser = numbers::amount, allow_negative_numbers = true)]
-    pub hard: Option<u64>,
-    /// Of what: cpu, memory, disk:DEVICE or net:INTERFACE
-    #[arg(long, default_value = "cpu")]
-    pub resource: String,
+    #[command(flatten)]
+    pub funding: FundingArgs,
 }
 
 /// Manage a process no longer
@@ -49,8 +39,8 @@ pub struct ReleaseArgs {
 }
 
 pub fn adopt(global: &Global, args: &AdoptArgs) -> Result<ExitCode, CliError> {
-    let from = args.from.as_deref().map(CurrencyRef::from);
-    let funding = funding(args.tickets, args.hard, &args.resource);
+    let from = args.funding.from.as_deref().map(CurrencyRef::from);
+    let funding = args.funding.amounts();
     let (operation, who) = match (&args.cgroup, args.pid) {
         (Some(cgroup), _) => {
             let cgroup = cgroup.clone();

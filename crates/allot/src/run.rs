@@ -22,18 +22,8 @@ pub const DEFAULT_TICKETS: u64 = 1000;
 #[derive(Args)]
 #[command(after_help = "Example:\n  allot run --from build --tickets 500 -- make -j8")]
 pub struct RunArgs {
-    /// Who funds it; without this, what the funding policy says, or base in a private allotd
-    #[arg(long, value_name = "CURRENCY")]
-    pub from: Option<String>,
-    /// How many soft tickets; 1000 where neither --tickets nor --hard is given, 0 freezes it
-    #[arg(long, short = 't', value_name = "N", value_parser = numbers::amount, allow_negative_numbers = true)]
-    pub tickets: Option<u64>,
-    /// A fixed share, in thousandths of what the issuer has
-    #[arg(long, value_name = "N", value_parser = numbers::amount, allow_negative_numbers = true)]
-    pub hard: Option<u64>,
-    /// Of what: cpu, memory, disk:DEVICE or net:INTERFACE
-    #[arg(long, default_value = "cpu")]
-    pub resource: String,
+    #[command(flatten)]
+    pub funding: FundingArgs,
     /// As a guest: it gets only what no other client wants (`allot guest`)
     #[arg(long)]
     pub guest: bool,
@@ -50,10 +40,40 @@ pub struct RunArgs {
     pub command: Vec<OsString>,
 }
 
+/// Who is to fund a client, and by how much.
+#[derive(Args)]
+pub struct FundingArgs {
+    /// Who funds it; without this, what the funding policy says, or base in a private allotd
+    #[arg(long, value_name = "CURRENCY")]
+    pub from: Option<String>,
+    /// How many soft tickets; 1000 where neither --tickets nor --hard is given, 0 freezes it
+    #[arg(long, short = 't', value_name = "N", value_parser = numbers::amount, allow_negative_numbers = true)]
+    pub tickets: Option<u64>,
+    /// A fixed share, in thousandths of what the issuer has
+    #[arg(long, value_name = "N", value_parser = numbers::amount, allow_negative_numbers = true)]
+    pub hard: Option<u64>,
+    /// Of what: cpu, memory, disk:DEVICE or net:INTERFACE
+    #[arg(long, default_value = "cpu")]
+    pub resource: String,
+}
+
+impl FundingArgs {
+    /// The amounts that are asked for; nothing where the options are silent.
+    pub fn amounts(&self) -> Option<Vec<Amount>> {
+        let amount = |kind, amount| Amount { resource: self.resource.clone(), kind, amount };
+        let mut amounts = Vec::new();
+        amounts.extend(self.tickets.map(|tickets| amount(TicketKind::Soft, tickets)));
+        amounts.extend(self.hard.map(|hard| amount(TicketKind::Hard, hard)));
+        if amounts.is_empty() && self.resource != "cpu" {
+            amounts.push(amount(TicketKind::Soft, DEFAULT_TICKETS));
+        }
+        (!amounts.is_empty()).then_some(amounts)
+    }
+}
+
 pub fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, CliError> {
-    let funding = funding(args.tickets, args.hard, &args.resource);
     let taken = session::connect(global).and_then(|client| {
-        take_self(&client, args.from.as_deref(), funding)?;
+        take_self(&client, args.funding.from.as_deref(), args.funding.amounts())?;
         if args.guest {
             let guest = Operation::SetClass { client: None, class: Class::Guest };
             client.operate(guest).map_err(CliError::from)?;
@@ -61,18 +81,6 @@ pub fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, CliError> {
         Ok(())
     });
     become_command(taken, &args.command, args.anyway.into())
-}
-
-/// The amounts that options ask for; nothing where they are silent.
-pub fn funding(tickets: Option<u64>, hard: Option<u64>, resource: &str) -> Option<Vec<Amount>> {
-    let amount = |kind, amount| Amount { resource: resource.to_owned(), kind, amount };
-    let mut funding = Vec::new();
-    funding.extend(tickets.map(|tickets| amount(TicketKind::Soft, tickets)));
-    funding.extend(hard.map(|hard| amount(TicketKind::Hard, hard)));
-    if funding.is_empty() && resource != "cpu" {
-        funding.push(amount(TicketKind::Soft, DEFAULT_TICKETS));
-    }
-    (!funding.is_empty()).then_some(funding)
 }
 
 /// Makes this process a client; where it is one, sets what funds it.
@@ -200,19 +208,23 @@ pub fn become_command(
 mod tests {
     use super::*;
 
+    fn amounts(tickets: Option<u64>, hard: Option<u64>, resource: &str) -> Option<Vec<Amount>> {
+        FundingArgs { from: None, tickets, hard, resource: resource.to_owned() }.amounts()
+    }
+
     #[test]
     fn silence_leaves_the_funding_to_allotd() {
-        assert_eq!(funding(None, None, "cpu"), None);
+        assert_eq!(amounts(None, None, "cpu"), None);
     }
 
     #[test]
     fn amounts_of_both_kinds() {
-        let both = funding(Some(5), Some(200), "memory").unwrap();
+        let both = amounts(Some(5), Some(200), "memory").unwrap();
         assert_eq!(both.len(), 2);
         assert_eq!((both[0].kind, both[0].amount), (TicketKind::Soft, 5));
         assert_eq!((both[1].kind, both[1].amount), (TicketKind::Hard, 200));
         assert!(both.iter().all(|amount| amount.resource == "memory"));
-        assert_eq!(funding(None, None, "memory").unwrap()[0].amount, DEFAULT_TICKETS);
-        assert_eq!(funding(Some(0), None, "cpu").unwrap()[0].amount, 0, "0 freezes");
+        assert_eq!(amounts(None, None, "memory").unwrap()[0].amount, DEFAULT_TICKETS);
+        assert_eq!(amounts(Some(0), None, "cpu").unwrap()[0].amount, 0, "0 freezes");
     }
 }

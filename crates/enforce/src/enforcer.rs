@@ -1,6 +1,6 @@
 //! What every enforcer can do, and what it tells.
 
-use crate::{EnforceError, Plan};
+use crate::{EnforceError, Plan, PlannedClient};
 use ledger::{CurrencyId, Member, ProcessIdentity};
 use policy::PolicyName;
 
@@ -91,6 +91,14 @@ pub struct AppliedClient {
     pub note: Option<String>,
 }
 
+impl AppliedClient {
+    /// One that the enforcer leaves alone, and why.
+    pub(crate) fn unmanaged(planned: &PlannedClient, why: String) -> AppliedClient {
+        let (state, held) = (ClientState::Unmanaged, Held::Free);
+        AppliedClient { id: planned.id, founder: planned.founder, state, held, note: Some(why) }
+    }
+}
+
 /// Something that was found not to be as we had set it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drift {
@@ -150,6 +158,24 @@ pub struct ClientSample {
     pub wins: u64,
     /// Draws that it took part in.
     pub draws: u64,
+}
+
+impl ClientSample {
+    /// One that the enforcer leaves alone: nothing is counted.
+    pub(crate) fn unmanaged(planned: &PlannedClient) -> ClientSample {
+        ClientSample {
+            id: planned.id,
+            founder: planned.founder,
+            state: ClientState::Unmanaged,
+            value: 0,
+            promised: 0,
+            promised_ns: 0,
+            used_ns: 0,
+            active_ns: 0,
+            wins: 0,
+            draws: 0,
+        }
+    }
 }
 
 /// What was measured up to one moment.

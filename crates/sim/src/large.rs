@@ -2,9 +2,10 @@
 //! funded by several, against the [naive model](crate::model).
 
 use crate::auditor::{Fault, audit_books, audit_increments, audit_values};
+use crate::small::new_currency;
 use ledger::{
-    BASE, Change, Class, CurrencyId, CurrencyRecord, HARD_TOTAL, Ledger, Mode, Nature,
-    ProcessIdentity, Resource, TRANSFER_AMOUNT, Ticket, TicketId, TicketKind,
+    BASE, Change, Class, CurrencyId, HARD_TOTAL, Ledger, Nature, Resource, TRANSFER_AMOUNT, Ticket,
+    TicketId, TicketKind,
 };
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -24,21 +25,8 @@ pub fn random_ledger(rng: &mut impl RngCore, currencies: usize, depth: usize) ->
     let mut next_ticket = 0;
     for number in 1..=currencies {
         let id = CurrencyId(number as u64);
-        let process = ProcessIdentity { pid: number as u32, start_time_ticks: 1 };
         let client = number > pure;
-        changes.push(Change::Currency {
-            id,
-            before: None,
-            after: Some(Box::new(CurrencyRecord {
-                name: if client { String::new() } else { format!("c{number}") },
-                owner: 1,
-                group: 1,
-                mode: Mode::PRIVATE,
-                grants: Vec::new(),
-                limits: Default::default(),
-                nature: if client { Nature::client(process) } else { Nature::Pure },
-            })),
-        });
+        changes.push(new_currency(number, pure));
         let mut level = 0;
         let mut issuers = BTreeSet::new();
         for _ in 0..1 + u64::from(below(5) == 0) {

@@ -105,6 +105,23 @@ pub fn check_all(set: &Set) -> Result<Count, Fault> {
     Ok(search.count)
 }
 
+/// The currency of a number: pure up to `pure`, a client beyond.
+pub(crate) fn new_currency(number: usize, pure: usize) -> Change {
+    let process = ProcessIdentity { pid: number as u32, start_time_ticks: 1 };
+    let client = number > pure;
+    let record = CurrencyRecord {
+        name: if client { String::new() } else { format!("c{number}") },
+        owner: 1,
+        group: 1,
+        mode: Mode::PRIVATE,
+        grants: Vec::new(),
+        limits: Default::default(),
+        nature: if client { Nature::client(process) } else { Nature::Pure },
+    };
+    let id = CurrencyId(number as u64);
+    Change::Currency { id, before: None, after: Some(Box::new(record)) }
+}
+
 struct Search {
     set: Set,
     bare: Ledger,
@@ -120,23 +137,7 @@ impl Search {
     fn new(set: Set) -> Search {
         let mut bare = Ledger::new(0, 0);
         for number in 1..=set.pure + set.clients {
-            let id = number as u64;
-            let pid = number as u32;
-            let process = ProcessIdentity { pid, start_time_ticks: id };
-            let client = number > set.pure;
-            let nature = if client { Nature::client(process) } else { Nature::Pure };
-            let record = CurrencyRecord {
-                name: if client { String::new() } else { format!("c{number}") },
-                owner: 1,
-                group: 1,
-                mode: Mode::PRIVATE,
-                grants: Vec::new(),
-                limits: Default::default(),
-                nature,
-            };
-            let after = Some(Box::new(record));
-            bare.replay(vec![Change::Currency { id: CurrencyId(id), before: None, after }])
-                .expect("a fresh currency fits");
+            bare.replay(vec![new_currency(number, set.pure)]).expect("a fresh currency fits");
         }
         let hard = vec![0; set.pure + 1];
         let arrangements = if set.arranged { arrangements(&set, &bare) } else { vec![Vec::new()] };

@@ -6,16 +6,15 @@
 //! 2. **Weights**: four working sets that together need three times the memory there is, with soft tickets 4:2:1:1 that
 //!    guarantee nothing. Half-way the one with most tickets falls idle.
 
+use super::four_readers::{self, FREE, GUARANTEED, RESERVABLE};
 use super::report::Findings;
-use super::scene::{
-    Plan, Samples, client, cpu, hard_memory, over_time, sample, soft_disk, soft_memory,
-};
+use super::scene::{Plan, Samples, client, cpu, over_time, sample, soft_disk, soft_memory};
 use crate::contest::mean;
 use crate::plot::level;
 use crate::{Contest, ExperimentInfo, Outcome};
 use ledger::BASE;
 use policy::reclaim::{ReclaimName, build};
-use sim::machine::workload::{RandomPageReader, WorkingSet};
+use sim::machine::workload::WorkingSet;
 use sim::machine::{Machine, MemorySettings, Settings, Usage};
 
 pub(crate) const INFO: ExperimentInfo = ExperimentInfo {
@@ -29,11 +28,6 @@ pub(crate) const INFO: ExperimentInfo = ExperimentInfo {
     own_allotd: false,
 };
 
-/// Pages that can be had, and those that are kept free.
-const RESERVABLE: u64 = 1050;
-const FREE: u64 = 64;
-/// What the first two readers are guaranteed, in pages, and as thousandths of what can be had.
-const GUARANTEED: [(u64, u64); 2] = [(500, 477), (350, 334)];
 /// Soft tickets of the working sets.
 const WEIGHTS: [u64; 4] = [4000, 2000, 1000, 1000];
 /// Pages of a working set.
@@ -60,13 +54,10 @@ fn name_of(rule: Rule) -> String {
 
 fn machine(plan: &Plan, rule: Rule, guarantees: bool) -> Machine {
     let memory = MemorySettings {
-        pages: RESERVABLE + FREE,
-        free_low_pages: FREE / 2,
-        free_high_pages: FREE,
         guarantees,
         // At 70 pages a second it takes long to use what one has.
         active_ns: 60_000_000_000,
-        ..MemorySettings::default()
+        ..four_readers::memory()
     };
     let mut machine = Machine::new(Settings { seed: plan.seed, memory, ..Settings::default() });
     if let Some(name) = rule {
@@ -77,16 +68,7 @@ fn machine(plan: &Plan, rule: Rule, guarantees: bool) -> Machine {
 
 fn readers(plan: &Plan, rule: Rule) -> Samples {
     let mut machine = machine(plan, rule, true);
-    let mut clients = Vec::new();
-    for place in 0..4 {
-        let mut tickets = vec![cpu(), soft_disk(1000)];
-        tickets.extend(GUARANTEED.get(place).map(|(_, amount)| hard_memory(*amount)));
-        let id = client(&mut machine, BASE, &tickets);
-        let file = (machine.add_file(4096), 4096);
-        let buffer = (machine.add_anonymous(1024), 1024);
-        machine.start(id, 0, RandomPageReader::new(file, buffer));
-        clients.push(id);
-    }
+    let clients = four_readers::start(&mut machine, true);
     sample(&mut machine, &clients, plan.seconds, 600)
 }
 

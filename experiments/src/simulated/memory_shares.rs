@@ -3,13 +3,12 @@
 //! Four readers of random pages compete for about 4.2 MB; two have hard shares of 2 and 1.4 MB. The same load runs
 //! with tickets that count only while their holder is runnable, and without guarantees (plain LRU).
 
+use super::four_readers::{self, FREE, GUARANTEED, RESERVABLE};
 use super::report::Findings;
-use super::scene::{Plan, Samples, client, cpu, hard_memory, over_time, sample, soft_disk};
+use super::scene::{Plan, Samples, over_time, sample};
 use crate::contest::mean;
 use crate::plot::level;
 use crate::{Contest, ExperimentInfo, Outcome};
-use ledger::BASE;
-use sim::machine::workload::RandomPageReader;
 use sim::machine::{Machine, MemorySettings, Settings, TicketsCount};
 
 pub(crate) const INFO: ExperimentInfo = ExperimentInfo {
@@ -23,45 +22,21 @@ pub(crate) const INFO: ExperimentInfo = ExperimentInfo {
     own_allotd: false,
 };
 
-/// What the first two readers are guaranteed, in pages, and as thousandths of what can be had.
-const GUARANTEED: [(u64, u64); 2] = [(500, 477), (350, 334)];
-/// Pages that can be had: the paper's 4.2 MB.
-const RESERVABLE: u64 = 1050;
-/// Pages that are kept free.
-const FREE: u64 = 64;
 /// What a sample may lack of a guarantee, in pages.
 const TOLERANCE: f64 = 1.0;
 
-fn four_readers(plan: &Plan, count: TicketsCount, guaranteed: bool) -> Samples {
-    let memory = MemorySettings {
-        pages: RESERVABLE + FREE,
-        free_low_pages: FREE / 2,
-        free_high_pages: FREE,
-        tickets: count,
-        ..MemorySettings::default()
-    };
+fn readers(plan: &Plan, count: TicketsCount, guaranteed: bool) -> Samples {
+    let memory = MemorySettings { tickets: count, ..four_readers::memory() };
     let mut machine = Machine::new(Settings { seed: plan.seed, memory, ..Settings::default() });
-    let mut clients = Vec::new();
-    for place in 0..4 {
-        let mut tickets = vec![cpu(), soft_disk(1000)];
-        if let Some((_, amount)) = GUARANTEED.get(place).filter(|_| guaranteed) {
-            tickets.push(hard_memory(*amount));
-        }
-        let id = client(&mut machine, BASE, &tickets);
-        // 16 MB, and a buffer of 4 MB.
-        let file = (machine.add_file(4096), 4096);
-        let buffer = (machine.add_anonymous(1024), 1024);
-        machine.start(id, 0, RandomPageReader::new(file, buffer));
-        clients.push(id);
-    }
+    let clients = four_readers::start(&mut machine, guaranteed);
     sample(&mut machine, &clients, plan.seconds, 600)
 }
 
 pub(super) fn run(plan: &Plan) -> Outcome {
     let names = ["500 pages", "350 pages", "none", "none too"].map(str::to_owned);
-    let always = four_readers(plan, TicketsCount::Always, true);
-    let blocked = four_readers(plan, TicketsCount::WhileRunnable, true);
-    let plain = four_readers(plan, TicketsCount::Always, false);
+    let always = readers(plan, TicketsCount::Always, true);
+    let blocked = readers(plan, TicketsCount::WhileRunnable, true);
+    let plain = readers(plan, TicketsCount::Always, false);
     let held = |usage: &sim::machine::Usage| usage.held_pages as f64;
     let least = |values: Vec<f64>| values.into_iter().fold(f64::INFINITY, f64::min);
 

@@ -8,6 +8,7 @@ mod disk_shares;
 mod exchange_cpu_disk;
 mod exchange_database;
 mod exchanging;
+mod four_readers;
 mod guest_memory;
 mod market;
 mod memory_policies;

@@ -182,11 +182,8 @@ fn part(party: u64, exchange: &ExchangeView) -> Option<Part> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::{Lease, LeaseView, LegView, OfferView};
-
-    fn soft(resource: &str) -> wire::Good {
-        wire::Good { resource: resource.to_owned(), kind: wire::TicketKind::Soft }
-    }
+    use crate::negotiate::fixtures::{self, soft};
+    use wire::{Lease, OfferView};
 
     fn offer(id: u64, leased: bool) -> OfferView {
         let lease = leased.then_some(Lease { offer_until_s: 1, exchange_until_s: 2 });
@@ -212,17 +209,9 @@ mod tests {
     }
 
     fn exchange(id: u64, offers: &[u64], leased: bool) -> ExchangeView {
-        let leg = |giver, receiver, resource, amount| LegView {
-            giver,
-            giver_name: String::new(),
-            receiver,
-            receiver_name: String::new(),
-            good: soft(resource),
-            amount,
-        };
-        let legs = vec![leg(7, 8, "cpu", 30), leg(8, 7, "disk:sda", 20)];
-        let leases = if leased { vec![LeaseView { party: 7, until_s: 9 }] } else { Vec::new() };
-        ExchangeView { id, legs, until_s: None, offers: offers.to_vec(), leases }
+        let (gives, gets) = (("cpu", 30), ("disk:sda", 20));
+        let exchange = fixtures::exchange(id, gives, gets, leased.then_some(9));
+        ExchangeView { offers: offers.to_vec(), ..exchange }
     }
 
     fn view(offers: &[(u64, bool)], exchanges: Vec<ExchangeView>) -> TraderView {

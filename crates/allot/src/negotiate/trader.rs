@@ -399,14 +399,11 @@ fn verdict(verdict: &Verdict) -> News {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::negotiate::fixtures::{self, soft};
     use market::negotiator::Options;
-    use wire::{ExchangeView, HoldingView, LeaseView, LegView};
+    use wire::{ExchangeView, HoldingView};
 
     const WINDOW_NS: u64 = 1_000_000_000;
-
-    fn soft(resource: &str) -> wire::Good {
-        wire::Good { resource: resource.to_owned(), kind: wire::TicketKind::Soft }
-    }
 
     fn view(resources: &[&str]) -> TraderView {
         let holding =
@@ -428,17 +425,7 @@ mod tests {
 
     /// It gives 100 disk tickets, and its lease ends then.
     fn exchange(id: u64, until_s: u64) -> ExchangeView {
-        let leg = |giver, receiver, resource, amount| LegView {
-            giver,
-            giver_name: String::new(),
-            receiver,
-            receiver_name: String::new(),
-            good: soft(resource),
-            amount,
-        };
-        let legs = vec![leg(7, 8, "disk:sda", 100), leg(8, 7, "cpu", 50)];
-        let leases = vec![LeaseView { party: 7, until_s }];
-        ExchangeView { id, legs, until_s: None, offers: Vec::new(), leases }
+        fixtures::exchange(id, ("disk:sda", 100), ("cpu", 50), Some(until_s))
     }
 
     fn trader(settings: Settings) -> Trader {

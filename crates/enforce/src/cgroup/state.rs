@@ -10,10 +10,7 @@ use super::systemd::Manager;
 use super::{CgroupRoot, OtherResource};
 use crate::guardian::Running;
 use crate::scheduling::{calls, raise_this_thread};
-use crate::{
-    Applied, AppliedClient, ClientSample, ClientState, Drift, Held, Hold, Plan, PlannedClient,
-    Sample,
-};
+use crate::{Applied, AppliedClient, ClientSample, Drift, Hold, Plan, PlannedClient, Sample};
 use ledger::Resource;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::collections::BTreeMap;
@@ -390,13 +387,8 @@ impl State {
     }
 
     fn applied(&mut self) -> Applied {
-        let unmanaged = self.unmanaged().into_iter().map(|(planned, reason)| AppliedClient {
-            id: planned.id,
-            founder: planned.founder,
-            state: ClientState::Unmanaged,
-            held: Held::Free,
-            note: Some(reason),
-        });
+        let unmanaged = self.unmanaged().into_iter();
+        let unmanaged = unmanaged.map(|(planned, why)| AppliedClient::unmanaged(&planned, why));
         let mut clients: Vec<AppliedClient> =
             self.clients.iter().map(Client::applied).chain(unmanaged).collect();
         clients.sort_by_key(|client| client.id);
@@ -416,18 +408,8 @@ impl State {
         for client in &mut self.clients {
             client.measure();
         }
-        let unmanaged = self.unmanaged().into_iter().map(|(planned, _)| ClientSample {
-            id: planned.id,
-            founder: planned.founder,
-            state: ClientState::Unmanaged,
-            value: 0,
-            promised: 0,
-            promised_ns: 0,
-            used_ns: 0,
-            active_ns: 0,
-            wins: 0,
-            draws: 0,
-        });
+        let unmanaged = self.unmanaged().into_iter();
+        let unmanaged = unmanaged.map(|(planned, _)| ClientSample::unmanaged(&planned));
         let mut clients: Vec<ClientSample> =
             self.clients.iter().map(Client::sample).chain(unmanaged).collect();
         clients.sort_by_key(|client| client.id);

@@ -3,19 +3,14 @@
 use super::client::Client;
 use super::lottery::{Lottery, now_ns, ns};
 use crate::scheduling::calls;
-use crate::{Applied, AppliedClient, ClientSample, ClientState, Held, Sample};
+use crate::{Applied, AppliedClient, ClientSample, Sample};
 use rustix::time::{ClockId, clock_gettime};
 
 impl Lottery {
     pub(super) fn applied(&mut self) -> Applied {
+        let unmanaged = self.unmanaged.values().chain(&self.beyond);
         let unmanaged =
-            self.unmanaged.values().chain(&self.beyond).map(|(planned, reason)| AppliedClient {
-                id: planned.id,
-                founder: planned.founder,
-                state: ClientState::Unmanaged,
-                held: Held::Free,
-                note: Some(reason.clone()),
-            });
+            unmanaged.map(|(planned, why)| AppliedClient::unmanaged(planned, why.clone()));
         let mut clients: Vec<AppliedClient> =
             self.clients.iter().map(Client::applied).chain(unmanaged).collect();
         clients.sort_by_key(|client| client.id);
@@ -40,19 +35,8 @@ impl Lottery {
             }
         }
         let managed = self.clients.iter().map(Client::sample);
-        let unmanaged =
-            self.unmanaged.values().chain(&self.beyond).map(|(planned, _)| ClientSample {
-                id: planned.id,
-                founder: planned.founder,
-                state: ClientState::Unmanaged,
-                value: 0,
-                promised: 0,
-                promised_ns: 0,
-                used_ns: 0,
-                active_ns: 0,
-                wins: 0,
-                draws: 0,
-            });
+        let unmanaged = self.unmanaged.values().chain(&self.beyond);
+        let unmanaged = unmanaged.map(|(planned, _)| ClientSample::unmanaged(planned));
         let mut clients: Vec<ClientSample> = managed.chain(unmanaged).collect();
         clients.sort_by_key(|client| client.id);
         Sample {
