@@ -5,8 +5,8 @@
 mod common;
 
 use allot_enforce::{Applied, Cgroup, ClientState, Enforcer, Plan, Sample};
-use common::cgroups::{Enforcing, Lab, groups, kill, place_of, read, write};
-use common::{Prey, eventually, funds::Funds, named, state_of};
+use common::cgroups::{Enforcing, Lab, groups, place_of, read, write};
+use common::{Prey, eventually, funds::Funds, kill, named, state_of, stop};
 use ledger::{BASE, Class, CurrencyId, Member};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -100,11 +100,7 @@ fn a_tree_of_currencies_is_a_tree_of_cgroups() {
         groups(&lab.top()).iter().map(|group| read(group, "cpu.weight")).collect()
     };
     let before = weights(&lab);
-    nix::sys::signal::kill(
-        nix::unistd::Pid::from_raw(hogs[0].pid().cast_signed()),
-        nix::sys::signal::Signal::SIGSTOP,
-    )
-    .expect("it lives");
+    stop(hogs[0].pid());
     close(&measure(&mut enforcer, &[b, c]), &[(a, 0.0), (b, 2.0 / 3.0), (c, 1.0 / 3.0)]);
     assert_eq!(weights(&lab), before);
     drop(enforcer);
@@ -149,11 +145,7 @@ fn weights_follow_who_is_active() {
     follow(&mut enforcer, funds.plan(1));
     close(&measure(&mut enforcer, &[x, of_u, of_v]), &[(x, 0.375), (of_u, 0.375), (of_v, 0.25)]);
     // Without its competitor x has all of u, and the weights have to say so.
-    nix::sys::signal::kill(
-        nix::unistd::Pid::from_raw(hogs[1].pid().cast_signed()),
-        nix::sys::signal::Signal::SIGSTOP,
-    )
-    .expect("it lives");
+    stop(hogs[1].pid());
     close(&measure(&mut enforcer, &[x, of_v]), &[(x, 0.75), (of_u, 0.0), (of_v, 0.25)]);
     lab_is_empty_after(&lab, enforcer);
 }
@@ -435,11 +427,7 @@ fn killed_with_its_guardian_the_next_one_restores() {
     let Some(lab) = Lab::here("killed_with_its_guardian_the_next_one_restores") else { return };
     let prey = [hog("both-a"), on_cpu_0("both-b", &["fork"])];
     let mut enforcing = Enforcing::start(&lab, &[&prey[0], &prey[1]]);
-    // Stopped first, so that the guardian's death is not noticed.
-    let pid = nix::unistd::Pid::from_raw(enforcing.child.id().cast_signed());
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).expect("it lives");
-    kill(enforcing.guardian);
-    enforcing.kill();
+    enforcing.kill_with_guardian();
     assert!(place_of(prey[0].pid()).starts_with(&format!("/{}/", lab.name)));
     let enforcer = lab.enforcer();
     assert!(enforcer.leftovers().processes >= 2, "{:?}", enforcer.leftovers());

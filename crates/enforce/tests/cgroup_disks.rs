@@ -9,11 +9,10 @@ mod disk;
 use allot_enforce::cgroup::{DiskOptions, MemoryOptions, restore_cgroup_leftovers};
 use allot_enforce::disk::{KeptDisk, KeptDisks, Model, Speed, look, read_usage};
 use allot_enforce::{Cgroup, CgroupOptions, Enforcer, Plan};
-use common::cgroups::{Enforcing, Lab, groups, kill, place_of, read, write};
-use common::{Prey, eventually, funds::Funds};
+use common::cgroups::{Enforcing, Lab, groups, place_of, read, write};
+use common::{Prey, eventually, funds::Funds, stop};
 use disk::NullDisk;
 use ledger::{BASE, CurrencyId, Funding, Member, Resource, TicketKind};
-use nix::sys::signal::Signal;
 use policy::idle::IdleOptions;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -55,11 +54,6 @@ fn follow(enforcer: &mut Cgroup, plan: Plan) {
     enforcer.apply(plan).expect("a plan");
     let drift = enforcer.read_back().expect("it runs").drift;
     assert!(drift.is_empty(), "{drift:?}");
-}
-
-fn signal(pid: u32, signal: Signal) {
-    let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
-    nix::sys::signal::kill(pid, signal).expect("it lives");
 }
 
 /// A process that reads the disk anywhere, four requests at a time.
@@ -120,7 +114,7 @@ fn half_the_disk_is_one_clients_and_four_share_the_rest() {
     assert!(std::fs::read_to_string(&scheduler).expect("it has one").contains("[bfq]"));
     close(&served(&lab, &prey), &[0.5, 0.125, 0.125, 0.125, 0.125]);
     // Of what its tickets are not used for, the others have their parts.
-    signal(prey[0].pid(), Signal::SIGSTOP);
+    stop(prey[0].pid());
     close(&served(&lab, &prey[1..]), &[0.25, 0.25, 0.25, 0.25]);
     drop(enforcer);
     lab.is_as_before();
@@ -239,11 +233,10 @@ fn killed_it_leaves_no_setting_of_a_disk_and_no_share() {
         assert!(chosen());
         assert_eq!(read(&lab.top(), "memory.min"), (2 << 20).to_string());
         if with_guardian {
-            // Stopped first, so that the guardian's death is not noticed.
-            signal(enforcing.child.id(), Signal::SIGSTOP);
-            kill(enforcing.guardian);
+            enforcing.kill_with_guardian();
+        } else {
+            enforcing.kill();
         }
-        enforcing.kill();
         if with_guardian {
             assert!(chosen(), "nobody is left to give it back");
             let restored = restore_cgroup_leftovers(&lab.record()).expect("the record");

@@ -9,7 +9,7 @@ mod disk;
 use allot_enforce::cgroup::{CgroupOwner, DiskOptions, MemoryOptions, available};
 use allot_enforce::disk::look;
 use allot_enforce::{Cgroup, CgroupOptions, ClientState, Enforcer};
-use common::{ACTOR, eventually, funds::Funds, state_of};
+use common::{ACTOR, eventually, funds::Funds, kill, state_of, stop};
 use disk::NullDisk;
 use ledger::{BASE, CurrencyId, Funding, Resource, TicketKind};
 use std::io::BufRead;
@@ -225,12 +225,8 @@ fn killed_it_leaves_units_as_they_were() {
             units[0].weight() != UNSET && units[1].weight() != "222"
         });
         if with_guardian {
-            let send = |pid: u32, signal| {
-                nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), signal)
-                    .expect("it lives");
-            };
-            send(child.id(), nix::sys::signal::Signal::SIGSTOP);
-            send(guardian, nix::sys::signal::Signal::SIGKILL);
+            stop(child.id());
+            kill(guardian);
         }
         child.kill().expect("it is ours");
         child.wait().expect("it is ours");

@@ -1,6 +1,6 @@
 //! A cgroup v2 tree that nobody owns, for tests that change it. One test at a time.
 
-use super::{ACTOR, Prey};
+use super::{ACTOR, Prey, kill, stop};
 use allot_enforce::cgroup::{CgroupOwner, available};
 use allot_enforce::{Cgroup, CgroupOptions};
 use std::io::BufRead;
@@ -131,9 +131,12 @@ impl Enforcing {
         self.child.kill().expect("it is our child");
         self.child.wait().expect("it is our child");
     }
-}
 
-pub fn kill(pid: u32) {
-    let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it lives");
+    /// Its guardian first, whose death it does not notice.
+    #[track_caller]
+    pub fn kill_with_guardian(&mut self) {
+        stop(self.child.id());
+        kill(self.guardian);
+        self.kill();
+    }
 }

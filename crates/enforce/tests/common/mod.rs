@@ -5,6 +5,8 @@
 pub mod cgroups;
 pub mod funds;
 
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -29,7 +31,7 @@ impl Prey {
         prepare(&mut command);
         // SAFETY: prctl is safe between fork and exec.
         unsafe {
-            command.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(nix::sys::signal::SIGKILL)?));
+            command.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?));
         }
         let child = command.spawn().expect("the actor runs");
         let prey = Prey(child);
@@ -79,8 +81,32 @@ pub fn policy_of(tid: u32) -> Option<i32> {
 
 /// The state letter of a process.
 pub fn state_of(pid: u32) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    state_in(Path::new(&format!("/proc/{pid}")))
+}
+
+/// The same of what has this folder in /proc: a process, or a thread.
+fn state_in(folder: &Path) -> Option<char> {
+    let stat = std::fs::read_to_string(folder.join("stat")).ok()?;
     stat[stat.rfind(')')? + 2..].chars().next()
+}
+
+/// Stops a process, and waits until each of its threads stands: one that runs on another CPU goes on until it is
+/// interrupted there.
+#[track_caller]
+pub fn stop(pid: u32) {
+    signal(pid, Signal::SIGSTOP);
+    eventually("all its threads stand", || {
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it lives").flatten();
+        threads.map(|thread| state_in(&thread.path())).all(|state| state == Some('T'))
+    });
+}
+
+fn signal(pid: u32, signal: Signal) {
+    nix::sys::signal::kill(Pid::from_raw(pid.cast_signed()), signal).expect("it lives");
+}
+
+pub fn kill(pid: u32) {
+    signal(pid, Signal::SIGKILL);
 }
 
 /// Every living process of this name.
