@@ -66,9 +66,14 @@ fn a_workload_waits_then_burns_then_sleeps() {
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(word(&page, ITERATIONS_AT), 0, "nothing before the start");
     let file = fs::OpenOptions::new().write(true).open(&page).unwrap();
-    file.write_all_at(&now_ns().to_ne_bytes(), 0).unwrap();
+    let begin = || file.write_all_at(&now_ns().to_ne_bytes(), 0).unwrap();
+    begin();
     drop(workload.0.stdin.take());
-    wait_for("work", || word(&page, ITERATIONS_AT) > 0);
+    // Its start moves on, so that it is not over before it has begun, however slow we are.
+    wait_for("work", || {
+        begin();
+        word(&page, ITERATIONS_AT) > 0
+    });
     let comm = fs::read_to_string(format!("/proc/{}/comm", workload.0.id())).unwrap();
     assert_eq!(comm, "B3\n");
     // It sleeps once its count stays.
@@ -124,17 +129,23 @@ fn a_pause_is_none_of_its_time() {
     let signal = |signal| nix::sys::signal::kill(pid, signal).unwrap();
     wait_for("readiness", || word(&page, READY_AT) == 1);
     let file = fs::OpenOptions::new().write(true).open(&page).unwrap();
-    let start_ns = now_ns();
-    file.write_all_at(&start_ns.to_ne_bytes(), 0).unwrap();
+    let begin_at = |start_ns: u64| file.write_all_at(&start_ns.to_ne_bytes(), 0).unwrap();
+    begin_at(now_ns());
     drop(workload.0.stdin.take());
-    wait_for("work", || word(&page, ITERATIONS_AT) > 0);
+    // Its start moves on, so that it does not come to its end while we look, however slow we are.
+    wait_for("work", || {
+        begin_at(now_ns());
+        word(&page, ITERATIONS_AT) > 0
+    });
     signal(nix::sys::signal::Signal::SIGSTOP);
     let stat = format!("/proc/{pid}/stat");
-    wait_for("standstill", || fs::read_to_string(&stat).unwrap().contains(") T "));
-    // Longer than it was to burn. Its start moves on by an hour, so that it cannot come to its end
-    // while we look, however slow we are.
+    wait_for("standstill", || {
+        begin_at(now_ns());
+        fs::read_to_string(&stat).unwrap().contains(") T ")
+    });
+    // Longer than it was to burn.
     std::thread::sleep(Duration::from_millis(2500));
-    file.write_all_at(&(start_ns + 3_600_000_000_000).to_ne_bytes(), 0).unwrap();
+    begin_at(now_ns() + 3_600_000_000_000);
     let before = word(&page, ITERATIONS_AT);
     signal(nix::sys::signal::Signal::SIGCONT);
     wait_for("more work", || word(&page, ITERATIONS_AT) > before);

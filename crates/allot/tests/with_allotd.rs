@@ -270,7 +270,12 @@ fn what_is_shown() {
     assert_eq!(daemon.json(&["status"])["clients"], 1);
     assert!(daemon.says(&["doctor"]).contains("RESOURCE"));
     assert!(daemon.json(&["doctor"])["checks"].is_array());
-    assert!(daemon.says(&["tree"]).contains(&format!("cat {}", child.id())));
+    // Its name comes when allotd hears of its exec.
+    let shown = format!("cat {}", child.id());
+    let begun = std::time::Instant::now();
+    while !daemon.says(&["tree"]).contains(&shown) {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(60), "no {shown}");
+    }
     assert!(daemon.says(&["currency", "show"]).contains("base"));
     assert!(daemon.says(&["events"]).contains(&format!("pid {} adopted", child.id())));
     assert_eq!(daemon.says(&["events", "--after", "1"]), "");

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use wire::{Amount, Client, Good, OfferPoint, Operation, TicketKind, TraderView};
+use wire::{Amount, Client, Good, OfferPoint, OfferView, Operation, TicketKind, TraderView};
 
 fn good(resource: &str) -> Good {
     Good { resource: resource.to_owned(), kind: TicketKind::Soft }
@@ -83,6 +83,16 @@ impl Pressed {
 
     fn view(&self, client: &Client) -> TraderView {
         client.traders(&[&self.client()]).expect("an answer").traders.remove(0)
+    }
+
+    /// Its first offer, once it has one.
+    fn offer(&self, client: &Client) -> OfferView {
+        let mut offer = None;
+        wait_for("an offer", || {
+            offer = self.view(client).offers.into_iter().next();
+            offer.is_some()
+        });
+        offer.expect("it was waited for")
     }
 }
 
@@ -229,8 +239,7 @@ fn it_offers_what_is_not_waited_for_keeps_what_helps_and_leaves_in_order() {
     let arguments =
         ["--for", &pressed.client(), "--progress", &progress, "--window", "200ms", "-v"];
     let mut negotiator = Negotiator::start(&daemon, &arguments);
-    wait_for("an offer", || !pressed.view(&client).offers.is_empty());
-    let offer = pressed.view(&client).offers.remove(0);
+    let offer = pressed.offer(&client);
     assert_eq!((offer.gives, offer.wants), (good("disk:sda"), good("cpu")));
     assert_eq!(
         offer.points.last().map(|point| point.give),
@@ -285,8 +294,16 @@ fn what_a_killed_negotiator_leaves_lapses() {
     let path = daemon.dir.path().join("count");
     let _counter = Counter::start(&path);
     let progress = format!("file:{}", path.display());
-    let arguments =
-        ["--for", &pressed.client(), "--progress", &progress, "--window", "200ms", "--lease", "3s"];
+    let arguments = [
+        "--for",
+        &pressed.client(),
+        "--progress",
+        &progress,
+        "--window",
+        "200ms",
+        "--lease",
+        "15s",
+    ];
     let mut negotiator = Negotiator::start(&daemon, &arguments);
     wait_for("an offer", || !pressed.view(&client).offers.is_empty());
     negotiator.kill();
@@ -337,8 +354,7 @@ fn a_policy_takes_clients_as_they_come_and_go() {
     let mut negotiator = Negotiator::start(&daemon, &["--policy", &path]);
     std::thread::sleep(Duration::from_millis(300));
     pressed.funded(&client);
-    wait_for("an offer", || !pressed.view(&client).offers.is_empty());
-    let offer = pressed.view(&client).offers.remove(0);
+    let offer = pressed.offer(&client);
     let give = offer.points.last().map(|point| point.give);
     assert_eq!(give, Some(2), "a tenth of 3 % of the 937 that it can give");
     negotiator.wait_for("other #");
@@ -352,10 +368,15 @@ fn a_policy_takes_clients_as_they_come_and_go() {
 #[test]
 fn a_command_is_traded_for_and_its_status_is_told() {
     let daemon = Daemon::private(&["--enforcer", "none"]);
-    let script = "echo one; sleep 1; echo two; exit 7";
-    let arguments = ["--progress", "lines", "--window", "200ms", "--", "sh", "-c", script];
-    let output = command(&daemon, &arguments).output().expect("allot runs");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    // It lives until the negotiator has seen it.
+    let log = daemon.dir.path().join("log");
+    let script = "echo one; until grep -q negotiating LOG; do sleep 0.1; done; echo two; exit 7";
+    let script = script.replace("LOG", &log.display().to_string());
+    let arguments = ["--progress", "lines", "--window", "200ms", "--", "sh", "-c", &script];
+    let mut run = command(&daemon, &arguments);
+    run.stderr(std::fs::File::create(&log).expect("a file"));
+    let output = run.output().expect("allot runs");
+    let said = std::fs::read_to_string(&log).expect("it is there");
     assert_eq!(output.status.code(), Some(7), "{said}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "one\ntwo\n");
     assert!(said.contains("negotiating"), "{said}");

@@ -24,9 +24,12 @@ fn children_of(pid: u32) -> Vec<u32> {
 fn children_are_funded_by_what_funds_their_parent_and_leave_when_they_exit() {
     let daemon = Daemon::private(&["--enforcer", "none"]);
     let client = daemon.client();
-    // Waits for a line, then starts a child that sleeps, then ends it.
-    let worker = Worker::shell("sleep 0.3; sleep 1000 & sleep 1000", 0);
+    // Has children once it is a client.
+    let go = daemon.dir.path().join("go");
+    let script = "until [ -e GO ]; do sleep 0.1; done; sleep 1000 & sleep 1000";
+    let worker = Worker::shell(&script.replace("GO", &go.display().to_string()), 0);
     client.operate(adopt(worker.pid(), 300)).expect("adopted");
+    std::fs::write(go, "").expect("written");
     wait_for("both children", || {
         let ledger = client.ledger().expect("alive");
         let ours = children_of(worker.pid());
@@ -82,6 +85,8 @@ fn what_is_released_or_left_is_as_it_was() {
     wait_for("a draw", || workers.iter().any(|worker| scheduling_of(worker.pid()) == 5));
     let first = workers[0].pid();
     client.operate(Operation::Release { client: format!("pid:{first}").into() }).expect("released");
+    // Answered after the enforcer has heard of it.
+    client.status().expect("alive");
     wait_for("the release", || scheduling_of(first) == 0);
     std::thread::sleep(std::time::Duration::from_millis(200));
     assert_eq!(scheduling_of(first), 0, "nobody touches it any more");

@@ -216,8 +216,11 @@ mod tests {
     }
 
     fn burn() {
-        let began = std::time::Instant::now();
-        while began.elapsed() < std::time::Duration::from_millis(30) {
+        // On our own clock: what is stolen from a virtual machine is no work of ours.
+        let ns = || nix::time::clock_gettime(nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID);
+        let own = || std::time::Duration::from(ns().expect("a clock"));
+        let began = own();
+        while own() - began < std::time::Duration::from_millis(30) {
             std::hint::spin_loop();
         }
     }
