@@ -19,7 +19,7 @@ for name in disk cgroup_disks; do
 done
 # The second runs whatever became of the first. On a clock that counts instructions: a disk that is slower at times is another
 # disk, and its shares are not what was measured.
-lab/run --icount --cpus 2 --timeout 600 -- "status=0; $commands exit \$status" >"$log" 2>&1 </dev/null
+lab/run --icount --cpus 2 --timeout 1400 -- "status=0; $commands exit \$status" >"$log" 2>&1 </dev/null
 status=$?
 if [ "$status" -eq 77 ]; then
   echo "SKIP lab-disk: $(grep '^lab: ' "$log" | tail -n 1 | cut -c 6-)"

@@ -4,7 +4,9 @@
 mod common;
 
 use allot_enforce::{ClientState, Enforcer, Held, Hold, UserLevel, UserLevelOptions};
-use common::{Prey, eventually, funds::Funds, guardian, is_root, policy_of, state_of};
+use common::{
+    Prey, eventually, funds::Funds, guardian, is_root, policy_of, state_of, within_seconds,
+};
 use ledger::{BASE, CurrencyId};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -67,8 +69,11 @@ fn needs_root(test: &str) -> bool {
     !is_root()
 }
 
-/// Two hogs, the second with `weight` times the tickets of the first: what the second gets.
-fn share_of_second(prey: &[Prey; 2], weight: u64, hold: Hold, draws: u64) -> f64 {
+/// Two hogs, the second with `weight` times the tickets of the first, get that.
+///
+/// Of 600 quanta 18 may be off, as in shares.rs; there too it is said why one window of three has to be right.
+fn assert_shares(prey: &[Prey; 2], weight: u64, hold: Hold) {
+    const DRAWS: u64 = 600;
     let mut funds = Funds::new();
     let ids = [funds.client(BASE, 1, prey[0].pid()), funds.client(BASE, weight, prey[1].pid())];
     let mut enforcer = start(hold);
@@ -82,14 +87,19 @@ fn share_of_second(prey: &[Prey; 2], weight: u64, hold: Hold, draws: u64) -> f64
         let sample = enforcer.take_sample().expect("it runs");
         sample.clients.len() == 2 && sample.clients.iter().all(|client| client.draws > 10)
     });
-    let before = used(&mut enforcer);
-    let mut after = before;
-    eventually("enough draws", || {
-        after = used(&mut enforcer);
-        after.0 - before.0 >= draws
-    });
-    let (first, second) = ((after.1 - before.1) as f64, (after.2 - before.2) as f64);
-    second / (first + second)
+    let mut window = || {
+        let before = used(&mut enforcer);
+        let mut after = before;
+        within_seconds(180, "enough draws", || {
+            after = used(&mut enforcer);
+            after.0 - before.0 >= DRAWS
+        });
+        let (first, second) = ((after.1 - before.1) as f64, (after.2 - before.2) as f64);
+        let share = second / (first + second);
+        eprintln!("{share:.4}");
+        (share - weight as f64 / (weight + 1) as f64).abs() < 18.0 / DRAWS as f64
+    };
+    assert!((0..3).any(|_| window()), "never {weight}:1");
 }
 
 #[test]
@@ -97,9 +107,7 @@ fn stopping_losers_gives_shares_too() {
     let _alone = alone();
     let hog = || Prey::start_with("allot-stop", &["burn", "1"], pin);
     let prey = [hog(), hog()];
-    let share = share_of_second(&prey, 3, Hold::Stop, 600);
-    // 600 quanta; 18 of them may be off, as in shares.rs.
-    assert!((share - 0.75).abs() < 0.03, "{share}");
+    assert_shares(&prey, 3, Hold::Stop);
     assert!(prey.iter().all(|prey| state_of(prey.pid()) != Some('T')));
 }
 
@@ -119,8 +127,7 @@ fn losers_in_other_scheduling_groups_do_not_take_what_winners_are_due() {
             return;
         }
     }
-    let share = share_of_second(&prey, 9, Hold::Idle, 600);
-    assert!((share - 0.9).abs() < 0.03, "{share}");
+    assert_shares(&prey, 9, Hold::Idle);
 }
 
 /// Paper 4: whatever its tickets. Neither is it left standing when nobody else is there.
@@ -189,6 +196,10 @@ fn everybody_gets_their_own_policy_back_even_one_that_changed_meanwhile() {
     }
     let _alone = alone();
     let prey: Vec<Prey> = (0..5).map(|_| Prey::start("allot-own", &["burn", "3"])).collect();
+    let threads = |prey: &Prey| std::fs::read_dir(format!("/proc/{}/task", prey.pid()));
+    eventually("all have their threads", || {
+        prey.iter().all(|prey| threads(prey).expect("it lives").count() == 3)
+    });
     let all = |pid: u32, policy: i32| {
         let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it lives");
         for thread in threads.flatten() {
@@ -287,7 +298,10 @@ fn sleepers_leave_the_draw_and_are_free() {
             && of(id).value == 0
             && ids.iter().all(|id| of(*id).promised == policy::ONE_SEAT / 2)
     });
-    assert_eq!(find(&mut enforcer, id).expect("a client").held, Held::Free);
+    eventually("asleep it is free", || {
+        let client = find(&mut enforcer, id).expect("a client");
+        client.state == ClientState::Sleeping && client.held == Held::Free
+    });
 }
 
 #[test]
@@ -356,6 +370,14 @@ fn a_child_that_inherited_its_hold_gets_its_parents_policy() {
         if rustix::process::pidfd_send_signal(handle.pidfd(), rustix::process::Signal::STOP)
             .is_err()
         {
+            continue;
+        }
+        // One that was about to end ends; one that stands stays.
+        let pid = handle.identity().pid;
+        eventually("it stands or is gone", || {
+            matches!(state_of(pid), None | Some('T' | 'Z' | 'X'))
+        });
+        if state_of(pid) != Some('T') {
             continue;
         }
         enforcer.note_fork(parent, handle.identity());

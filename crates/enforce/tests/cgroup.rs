@@ -64,12 +64,17 @@ fn measure(enforcer: &mut Cgroup, competing: &[CurrencyId]) -> BTreeMap<Currency
     shares
 }
 
+/// The clients have these parts of what all have, while those of them that are due something compete.
+///
+/// When the host stalls, whoever ran is charged for it, and a window of seconds is too short to make up for
+/// that: so one of three has to be right.
 #[track_caller]
-fn close(shares: &BTreeMap<CurrencyId, f64>, expected: &[(CurrencyId, f64)]) {
-    for (id, part) in expected {
-        let got = shares[id];
-        assert!((got - part).abs() <= OFF, "{id} got {got:.4}, and {part:.4} was its due");
-    }
+fn gives(enforcer: &mut Cgroup, due: &[(CurrencyId, f64)]) {
+    let competing: Vec<_> = due.iter().filter(|(_, part)| *part > 0.0).map(|(id, _)| *id).collect();
+    let is_right = |shares: &BTreeMap<CurrencyId, f64>| {
+        due.iter().all(|(id, part)| (shares[id] - part).abs() <= OFF)
+    };
+    assert!((0..3).any(|_| is_right(&measure(enforcer, &competing))), "never {due:?}");
 }
 
 fn follow(enforcer: &mut Cgroup, plan: Plan) -> Applied {
@@ -88,7 +93,7 @@ fn a_tree_of_currencies_is_a_tree_of_cgroups() {
     let b = funds.client(two, 1, hogs[1].pid());
     let c = funds.client(one, 7, hogs[2].pid());
     follow(&mut enforcer, funds.plan(1));
-    close(&measure(&mut enforcer, &[a, b, c]), &[(a, 0.5), (b, 1.0 / 6.0), (c, 1.0 / 3.0)]);
+    gives(&mut enforcer, &[(a, 0.5), (b, 1.0 / 6.0), (c, 1.0 / 3.0)]);
     for (hog, id) in hogs.iter().zip([a, b, c]) {
         let leaf = place_of(hog.pid());
         assert!(leaf.starts_with(&format!("/{}/c", lab.name)), "{leaf}");
@@ -101,7 +106,7 @@ fn a_tree_of_currencies_is_a_tree_of_cgroups() {
     };
     let before = weights(&lab);
     stop(hogs[0].pid());
-    close(&measure(&mut enforcer, &[b, c]), &[(a, 0.0), (b, 2.0 / 3.0), (c, 1.0 / 3.0)]);
+    gives(&mut enforcer, &[(a, 0.0), (b, 2.0 / 3.0), (c, 1.0 / 3.0)]);
     assert_eq!(weights(&lab), before);
     drop(enforcer);
     lab.is_as_before();
@@ -121,7 +126,7 @@ fn a_client_of_two_currencies_stands_apart() {
     let of_v = funds.client(v, 1, hogs[2].pid());
     follow(&mut enforcer, funds.plan(1));
     // Half of u's half and three quarters of v's.
-    close(&measure(&mut enforcer, &[x, of_u, of_v]), &[(x, 0.625), (of_u, 0.25), (of_v, 0.125)]);
+    gives(&mut enforcer, &[(x, 0.625), (of_u, 0.25), (of_v, 0.125)]);
     assert_eq!(place_of(hogs[0].pid()), format!("/{}/c{}", lab.name, x.0));
     lab_is_empty_after(&lab, enforcer);
 }
@@ -143,10 +148,10 @@ fn weights_follow_who_is_active() {
     let of_u = funds.client(u, 3, hogs[1].pid());
     let of_v = funds.client(v, 1, hogs[2].pid());
     follow(&mut enforcer, funds.plan(1));
-    close(&measure(&mut enforcer, &[x, of_u, of_v]), &[(x, 0.375), (of_u, 0.375), (of_v, 0.25)]);
+    gives(&mut enforcer, &[(x, 0.375), (of_u, 0.375), (of_v, 0.25)]);
     // Without its competitor x has all of u, and the weights have to say so.
     stop(hogs[1].pid());
-    close(&measure(&mut enforcer, &[x, of_v]), &[(x, 0.75), (of_u, 0.0), (of_v, 0.25)]);
+    gives(&mut enforcer, &[(x, 0.75), (of_u, 0.0), (of_v, 0.25)]);
     lab_is_empty_after(&lab, enforcer);
 }
 
@@ -296,7 +301,7 @@ fn who_is_under_a_limit_of_others_stays_there() {
     let o = funds.client(BASE, 1, outside.pid());
     let i = funds.client(BASE, 3, inside.pid());
     follow(&mut enforcer, funds.plan(1));
-    close(&measure(&mut enforcer, &[o, i]), &[(o, 0.25), (i, 0.75)]);
+    gives(&mut enforcer, &[(o, 0.25), (i, 0.75)]);
     assert_eq!(place_of(inside.pid()), place);
     assert_ne!(read(&others, "cpu.weight"), "321");
     drop(enforcer);
@@ -334,7 +339,7 @@ fn a_cgroup_can_be_a_member() {
         it.members.push(founder_member);
     });
     follow(&mut enforcer, plan);
-    close(&measure(&mut enforcer, &[r, m]), &[(r, 0.25), (m, 0.75)]);
+    gives(&mut enforcer, &[(r, 0.25), (m, 0.75)]);
     assert_eq!(place_of(founder.pid()), place_of(rival.pid()), "it has joined");
     drop(enforcer);
     assert_eq!(read(&group, "cpu.weight"), "", "the controller is off again");

@@ -14,9 +14,11 @@
 //! 5. `nr_requests` [`LEAST_REQUESTS`] at least, after the scheduler: a device of depth 1 gives 2, and
 //!    requests queue first come, first served before BFQ sees them.
 //!
-//!    `max_budget` [`BUDGET_WITH_HEAD`] or [`BUDGET_WITHOUT_HEAD`], and not 0: BFQ's own estimate of what a
-//!    device serves in a turn goes astray where readers wait for each request (4:1 became 1.1:1 to 3.9:1).
-//!    A device with a head keeps the kernel's first estimate, so that it seeks no more often than before.
+//!    `max_budget` [`BUDGET_WITH_HEAD`], [`BUDGET_SHALLOW`] or [`BUDGET_DEEP`], and not 0: BFQ's own estimate of what a
+//!    device serves in a turn goes astray where readers wait for each request (4:1 became 1.1:1 to 3.9:1). A device
+//!    with a head keeps the kernel's first estimate, so that it seeks no more often than before. On a deep one a turn
+//!    has to end by what was served: where some end by time, 4:1 became 6.8:1 with many processes in cgroups of
+//!    their own. On a shallow one all of them may end by time.
 //! 6. No iocost beside it, which would hold back by weights of its own.
 //!
 //! Iocost (Heo et al., *IOCost*, ASPLOS 2022):
@@ -47,7 +49,9 @@ const LEAST_REQUESTS: u32 = 128;
 /// Rule 5, in sectors: 8 MiB, `bfq_default_max_budget` in block/bfq-iosched.c.
 const BUDGET_WITH_HEAD: u32 = 16 * 1024;
 /// Rule 5, in sectors: 128 KiB, about what a slow device serves of small requests in a turn.
-const BUDGET_WITHOUT_HEAD: u32 = 256;
+const BUDGET_SHALLOW: u32 = 256;
+/// Rule 5, in sectors: 32 KiB.
+const BUDGET_DEEP: u32 = 64;
 /// Rule 7: of what was measured.
 const SPEED_THOUSANDTHS: u64 = 950;
 /// Rule 8: of the model's speed, in hundredths of a percent.
@@ -299,8 +303,12 @@ fn has_head(facts: &DiskFacts) -> bool {
 
 /// Settings of the queue that a way wants, in the order in which they are set (rules 2 to 5).
 fn wanted(way: &Way, facts: &DiskFacts) -> Vec<(&'static str, Wanted)> {
-    let budget = if has_head(facts) { BUDGET_WITH_HEAD } else { BUDGET_WITHOUT_HEAD };
     let strict = u32::from(facts.hardware_depth == Some(1));
+    let budget = match has_head(facts) {
+        true => BUDGET_WITH_HEAD,
+        false if facts.is_shallow() => BUDGET_SHALLOW,
+        false => BUDGET_DEEP,
+    };
     match way {
         Way::Bfq => vec![
             (LOW_LATENCY, Wanted::Exactly(0)),
