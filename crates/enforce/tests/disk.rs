@@ -270,15 +270,17 @@ fn a_disk_that_vanishes_is_no_failure() {
     }
 }
 
-/// Else BFQ injects others' requests into the turns of a reader that waits for the CPU.
+/// Else BFQ injects others' requests into the turns of a reader that waits for the CPU. And turns on a deep
+/// device end by what was served.
 #[test]
 fn one_request_at_a_time_is_strictly_in_turn() {
     let Some(lab) = Lab::here("one_request_at_a_time_is_strictly_in_turn") else { return };
-    for (depth, strict) in [(1, "1"), (8, "0")] {
+    for (depth, strict, budget) in [(1, "1", "256"), (4, "0", "256"), (8, "0", "64")] {
         let disk = NullDisk::new("allot0", REQUEST, depth);
         let before = lab.picture(&disk);
         let (prepared, _) = lab.prepare(&facts_of(&disk), Way::Bfq);
         assert_eq!(read(&disk.queue().join("iosched/strict_guarantees")), strict, "{depth}");
+        assert_eq!(read(&disk.queue().join("iosched/max_budget")), budget, "{depth}");
         prepared.give_back();
         assert_eq!(lab.picture(&disk), before);
     }
