@@ -225,7 +225,7 @@ prepare_accelerator() {
   accelerator=() emulation=()
   if [ -n "$icount" ]; then
     accelerator=(--disable-kvm)
-    emulation=(-accel tcg,thread=single -icount shift=2,sleep=off)
+    emulation=(-accel tcg,thread=single -icount "shift=2,sleep=$idle")
   elif [ "$(cat "$known")" = no ]; then
     accelerator=(--disable-kvm)
     # Before 8.1 QEMU could run a stale breakpoint where one virtual CPU patches code under another, and the guest's

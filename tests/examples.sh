@@ -5,7 +5,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 bin=${ALLOT_BIN_DIR:-$PWD/target/debug}
 export PATH=$bin:$PATH
-for program in allot allotd; do
+for program in allot allot-exp allot-negotiate allotd; do
   [ -x "$bin/$program" ] || { echo "FAIL examples: $bin/$program is not built"; exit 1; }
 done
 root=$PWD

@@ -81,4 +81,4 @@ need_binaries
 for need in /lib/systemd/systemd systemctl systemd-analyze; do
   command -v "$need" >/dev/null || { every SKIP "$need is not installed"; exit 0; }
 done
-run_in_lab 420 40 ok bash "$here" --inside "$bin"
+run_in_lab 420 40 ok -- bash "$here" --inside "$bin"

@@ -1,9 +1,9 @@
-"""Run in the lab by kernel.sh: a system's allotd with its scheduler in the kernel. Prints `ok NAME` or `FAIL NAME: what`.
+"""Run in the lab by kernel.sh, all tests or those that are named: a system's allotd with its scheduler in the kernel. Prints `ok NAME` or `FAIL NAME: what`.
 
-Emulated CPUs stall now and then, so nothing is said of times. Shares are judged by the slices that were given: under
-stride and MTR-LS each of the hogs may be four slices early or late, a stall makes one slice long, and two hundredths are
-for what the emulation takes; the lottery is given five standard deviations besides. What must hold must hold in one of
-three windows: `Tests.in_a_window`.
+The machine's clock counts instructions, so the host takes time from nobody. Shares are judged by the slices that were
+given: under stride and MTR-LS each client may be four slices early or late; the lottery is given five standard deviations
+besides. What must hold must hold in one of three windows: while the host is busy the machine's clock may run ahead of who
+waits for a file.
 """
 
 import ctypes
@@ -27,6 +27,12 @@ STATE = "/sys/kernel/sched_ext/state"
 BTF = "/sys/kernel/btf/vmlinux"
 ALICE, BOB = 64001, 64002
 POLICY = f"""
+[users]
+managed = false
+[system]
+managed = false
+[containers]
+managed = false
 [kernel]
 hard = 100
 [[rule]]
@@ -360,33 +366,35 @@ class Tests:
 
     @staticmethod
     def in_a_window(look):
-        """An emulated machine is now and then not scheduled itself: what must hold must hold in one of three windows."""
         for left in (2, 1, 0):
             try:
                 return look()
-            except AssertionError:
+            except AssertionError as error:
+                print(f"({error})", flush=True)
                 if not left:
                     raise
 
     def shares(self, sigmas):
-        def look():
-            measure = Measure(self.daemon, self.hogs, 4_000_000_000)
-            chance = sigmas * (0.75 * 0.25 / measure.slices) ** 0.5
-            allowed = chance + 4 * len(self.hogs) / measure.slices + 0.02
-            found = measure.part(self.alice)
-            assert abs(found - 0.75) <= allowed, f"alice has {found:.3f} of {measure.slices:.0f} slices, not 0.75 by {allowed:.3f} {measure}"
+        self.in_a_window(lambda: self.has_shares(sigmas))
 
-        self.in_a_window(look)
+    def has_shares(self, sigmas):
+        measure = Measure(self.daemon, self.hogs, 4_000_000_000)
+        allowed = sigmas * (0.75 * 0.25 / measure.slices) ** 0.5 + 4 * len(self.hogs) / measure.slices
+        found = measure.part(self.alice)
+        what = f"alice has {found:.4f} of {measure.slices:.0f} slices, 0.75 by {allowed:.4f} is right {measure}"
+        print(f"({what})", flush=True)
+        assert abs(found - 0.75) <= allowed, what
 
-    def part_is(self, ids, least, most, what):
-        """These clients' part of what all hogs use, in one of three windows."""
+    def part_is(self, ids, expected, what):
+        """These clients' part of what all hogs use."""
+        self.in_a_window(lambda: self.has_part(ids, expected, what))
 
-        def look():
-            measure = Measure(self.daemon, self.hogs, 2_000_000_000)
-            found, slack = measure.part(ids), 4 * len(self.hogs) / measure.slices
-            assert least - slack <= found <= most + slack, f"{what}: {found:.3f}, not {least} to {most} by {slack:.3f} {measure}"
-
-        self.in_a_window(look)
+    def has_part(self, ids, expected, what):
+        measure = Measure(self.daemon, self.hogs, 2_000_000_000)
+        found, allowed = measure.part(ids), 4 * len(self.hogs) / measure.slices
+        what = f"{what}: {found:.4f}, {expected} by {allowed:.4f} is right {measure}"
+        print(f"({what})", flush=True)
+        assert abs(found - expected) <= allowed, what
 
     def kernel_choice(self):
         cpu = self.daemon.get("/v1/status")["cpu"]
@@ -469,31 +477,34 @@ class Tests:
         wait_for("its client to end", gone)
 
     def kernel_transfer(self):
-        """The three others want both CPUs all the time: a lender, worth nothing, has what stalls leave."""
+        """The three others want both CPUs all the time, so a lender has nothing."""
         lender, holder = self.bob
         self.daemon.operate(operation="transfer", **{"from": f"#{lender}", "to": f"#{holder}"})
-        self.part_is([lender], 0, 0.02, "the lender has")
-        self.part_is([holder], 0.23, 0.27, "the holder has what both had")
+        self.part_is([lender], 0, "the lender has")
+        self.part_is([holder], 0.25, "the holder has what both had")
         self.daemon.operate(operation="take_back", **{"from": f"#{lender}"})
-        self.part_is([lender], 0.105, 0.145, "the lender has it again")
+        self.part_is([lender], 0.125, "the lender has it again")
 
     def kernel_guest(self):
         guest = self.bob[0]
         self.daemon.operate(operation="set_class", client=f"#{guest}", **{"class": "guest"})
-        self.part_is([guest], 0, 0.02, "a guest beside three hosts on two CPUs")
+        self.part_is([guest], 0, "a guest beside three hosts on two CPUs")
         self.daemon.operate(operation="set_class", client=f"#{guest}", **{"class": "host"})
-        self.part_is([guest], 0.105, 0.145, "as a host it has")
+        self.part_is([guest], 0.125, "as a host it has")
 
     def kernel_trace(self):
-        def look():
-            command = ["allot", "--socket", self.daemon.socket, "--json", "trace", "--seconds", "2"]
-            text = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
-            lines = [json.loads(line) for line in text.splitlines()]
-            wins = {line["client"] for line in lines if line["kind"] == "win"}
-            assert set(self.hogs) <= wins, f"{wins} of {self.hogs}"
-            assert all(0 <= line["value"] <= 1 for line in lines)
-
-        self.in_a_window(look)
+        """Of everybody's wins, until each of the hogs has had one."""
+        command = ["allot", "--socket", self.daemon.socket, "--json", "trace", "--seconds", "60"]
+        wins = set()
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            for line in map(json.loads, process.stdout):
+                assert 0 <= line["value"] <= 1, line
+                if line["kind"] == "win":
+                    wins.add(line["client"])
+                if set(self.hogs) <= wins:
+                    break
+            process.terminate()
+        assert set(self.hogs) <= wins, f"{wins} of {self.hogs}"
 
     def kernel_hostile(self):
         """Whatever bob does, alice keeps three quarters of what both have, and of the machine what her tickets are worth
@@ -516,19 +527,19 @@ class Tests:
             everybody = set(self.daemon.sample()["by"])
             measure = Measure(self.daemon, everybody, 6_000_000_000)
             both = sum(measure.used[one] for one in alices | bobs)
-            slack = 4 * len(everybody) / measure.slices + 0.02
-            found = sum(measure.used[one] for one in alices) / both
+            slack = 4 * len(everybody) / measure.slices
+            found, of_all = sum(measure.used[one] for one in alices) / both, measure.part(alices)
+            print(f"(alice has {found:.3f} of both, {of_all:.3f} of all, less by {slack:.3f} is right) {measure}", flush=True)
             assert found >= 0.75 - slack, f"alice has {found:.3f} of what both have, not 0.75 by {slack:.3f}"
-            assert measure.part(alices) >= 0.54 - slack, f"alice has {measure.part(alices):.3f} of all, not 0.54 by {slack:.3f}"
-            return found, measure.part(alices)
+            assert of_all >= 0.54 - slack, f"alice has {of_all:.3f} of all, not 0.54 by {slack:.3f}"
 
         try:
-            found, of_all = self.in_a_window(look)
+            self.in_a_window(look)
             assert all(process.lives() for process in attackers), "an attacker ended"
         finally:
             self.end(*attackers)
         counts = [attack.done() for attack, _ in attacks]
-        print(f"(alice has {found:.3f} of both, {of_all:.3f} of all; attacks: {counts})", flush=True)
+        print(f"(attacks: {counts})", flush=True)
         gains = [attack.gained() for attack, _ in attacks if attack.gained()]
         assert not gains, f"not refused: {gains}"
         assert all(one["class"] == "host" for one in self.daemon.clients().values() if one["id"] in alices)
@@ -555,7 +566,7 @@ class Tests:
             used = {one: after[one]["used_ns"] - before[one]["used_ns"] for one in self.hogs}
             found = sum(used[one] for one in self.alice) / sum(used.values())
             # 750 slices of 4 ms in 300 ticks.
-            assert abs(found - 0.75) <= 4 * len(self.hogs) / 750 + 0.02, f"alice has {found:.3f}, not 0.75"
+            assert abs(found - 0.75) <= 4 * len(self.hogs) / 750, f"alice has {found:.3f}, not 0.75"
 
         self.in_a_window(look)
 
@@ -597,7 +608,7 @@ class Tests:
         now = self.daemon.clients()
         for process in self.workers:
             assert now[process.pid]["id"] == self.before[process.pid]["id"], process.pid
-        self.part_is([self.bob[0]], 0, 0.02, "it is still a guest")
+        self.part_is([self.bob[0]], 0, "it is still a guest")
         self.daemon.operate(operation="set_class", client=f"#{self.bob[0]}", **{"class": "host"})
         self.shares(0)
 
@@ -627,7 +638,7 @@ class Tests:
 
 
 def main():
-    names = [name for name in vars(Tests) if name.startswith("kernel_")]
+    names = sys.argv[1:] or [name for name in vars(Tests) if name.startswith("kernel_")]
     if not os.path.exists(STATE):
         for name in names:
             print(f"SKIP {name.replace('_', '-')}: this kernel has no sched_ext", flush=True)

@@ -12,4 +12,4 @@ tests=(kernel-choice kernel-shares-stride kernel-everybody kernel-shares-lottery
 . "$top/tests/support/in-lab.bash"
 
 need_binaries
-run_in_lab 1400 60 'ok|SKIP' env PATH="$bin:$PATH" python3 "$top/tests/kernel.py"
+run_in_lab 1400 60 'ok|SKIP' --icount --wait-idle -- env PATH="$bin:$PATH" python3 "$top/tests/kernel.py"

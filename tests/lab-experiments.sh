@@ -1,22 +1,18 @@
 #!/usr/bin/env bash
-# Five experiments, short, in the lab, with ALLOT_LONG set (`make soak`). With the scheduler in the kernel: shares
-# (cpu-hierarchy), each within its stated bound of 2 percentage points and ten quanta, and ticket transfers (inversion), with
-# which a wait must be at most half as long. On a disk of a known speed: guarantees of memory (memory-shares), of which no look
-# may find less than a page below, and shares of the disk (disk-shares), 4:1 within 5 % and a turn of BFQ's, on a clock that
-# counts instructions, since a disk that is slower at times is another disk; and exchanges of CPU for disk
-# (exchange-cpu-disk), by which both gain and nobody else has less than a seventh. One line an experiment; 5 s in the lab where
-# ALLOT_LONG is not set. experiments/lab-all and lab-disk run all of them, long enough for figures.
+# Experiments, short, in the lab. Shares of the CPU at user level (rre), on a clock that counts instructions. With ALLOT_LONG set
+# (`make soak`) all such shares, and five more. With the scheduler in the kernel: shares (cpu-hierarchy), each within its stated
+# bound of 2 percentage points and ten quanta, and ticket transfers (inversion), with which a wait must be
+# at most half as long. On a disk of a known speed: guarantees of memory (memory-shares), of which no look may find less than a
+# page below, and shares of the disk (disk-shares), 4:1 within 5 % and a turn of BFQ's, on a clock that counts instructions, since
+# a disk that is slower at times is another disk; and exchanges of CPU for disk (exchange-cpu-disk), by which both gain and nobody
+# else has less than a seventh. One line an experiment; 40 s in the lab where ALLOT_LONG is not set. experiments/lab-all and
+# lab-disk run all of them, long enough for figures.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 bin=$(realpath "${ALLOT_BIN_DIR:-target/debug}")
 log=$(mktemp) || exit 1
 trap 'rm -f "$log"' EXIT
 failed=0
-if [ -z "${ALLOT_LONG:-}" ]; then
-  echo "SKIP lab-experiments: they take minutes; ALLOT_LONG=1 or make soak runs them"
-  exit 0
-fi
-
 # experiments OPTIONS... -- COMMAND...: runs them in the lab; their lines with `lab-` before the names.
 experiments() {
   local status results
@@ -35,7 +31,15 @@ experiments() {
   fi
 }
 
-experiments --timeout 900 -- env ALLOT_BIN_DIR="$bin" tests/experiments.sh --quick sched-ext
+if [ -z "${ALLOT_LONG:-}" ]; then
+  experiments --icount --wait-idle --timeout 1200 -- env ALLOT_BIN_DIR="$bin" tests/experiments.sh --shares rre
+  exit "$failed"
+fi
+
+# Switching between allot and the kernel's default takes seconds on an emulated CPU.
+experiments --icount --wait-idle --timeout 3000 -- env ALLOT_BIN_DIR="$bin" ALLOT_EXPERIMENT_TIMES=4 tests/experiments.sh --shares
+
+experiments --icount --wait-idle --timeout 1200 -- env ALLOT_BIN_DIR="$bin" tests/experiments.sh --quick sched-ext
 # The directory that lab/with-disk adds is found in the environment.
 # shellcheck disable=SC2016  # the shell in the lab expands it
 experiments --timeout 600 -- env ALLOT_BIN_DIR="$bin" lab/with-disk --latency-us 4000 --swap 256M -- \

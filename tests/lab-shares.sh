@@ -94,7 +94,7 @@ inside() {
   work=$(mktemp -d)
   chmod 755 "$work"
   user=1000
-  printf '[users]\ncpu = 100\n' >"$work/policy.toml"
+  printf '[users]\ncpu = 100\n[system]\nmanaged = false\n' >"$work/policy.toml"
   grep -q ':1000:' /etc/passwd && user=$(id -nu 1000)
   head -c 8M /dev/zero >"$ALLOT_DISK_DIR/file"
   # Somebody's process that reads for ever. A child would share its tickets.
@@ -122,4 +122,4 @@ while True:
 
 if [ "${1:-}" = inside ]; then inside; exit 0; fi
 need_binaries
-run_in_lab 400 60 'ok|SKIP' env ALLOT_BIN_DIR="$bin" "$top/lab/with-disk" --latency-us 1000 -- bash "$here" inside
+run_in_lab 400 60 'ok|SKIP' -- env ALLOT_BIN_DIR="$bin" "$top/lab/with-disk" --latency-us 1000 -- bash "$here" inside

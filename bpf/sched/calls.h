@@ -102,6 +102,10 @@ int retag(struct thread_args *args)
 		thread->epoch = control.epoch - 1;
 		if (scx_bpf_task_running(p))
 			scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
+		else if (thread->own_queue)
+			cpu_at(thread->own_queue - 1)->own_epoch = control.epoch - 1;
+		else
+			domain_of(scx_bpf_task_cpu(p))->epoch = control.epoch - 1;
 	}
 	bpf_task_release(p);
 	return 0;

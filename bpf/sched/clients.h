@@ -160,10 +160,22 @@ static __noinline int look_at_lingering(u64 at_ns)
 /* By how much what a thread was charged may differ from what the kernel has counted. */
 #define COUNTED_SLACK_NS 1000000LL
 
+/* By how much a thread is ahead in the order of a CPU's own queue, in time used: a turn at most. */
+static __noinline u64 ahead_ns(const struct thread *thread, u64 front)
+{
+	u64 ahead = thread->tag - front, turn_ns = control.quantum_ns;
+	u64 turn = virtual_ns(turn_ns, client_at(thread->slot)->inverse);
+
+	if ((s64)ahead <= 0 || !turn)
+		return 0;
+	return ahead < turn ? turn_ns * (ahead >> 8) / ((turn >> 8) + 1) : turn_ns;
+}
+
 /* Count a thread as runnable for the client that it belongs to now. */
 static __always_inline void count_in(struct task_struct *p, struct thread *thread)
 {
 	u32 slot = current_slot(p, thread);
+	u64 front, had_ns;
 
 	if (unlikely(thread->lent_to))
 		take_back(thread);
@@ -176,9 +188,18 @@ static __always_inline void count_in(struct task_struct *p, struct thread *threa
 		/* What it used in another class is nobody's. */
 		thread->counted_ns = p->se.sum_exec_runtime;
 	}
+	if (likely(slot == thread->slot)) {
+		thread->counted = 1;
+		return member_runnable(slot);
+	}
+	front = cpu_at(scx_bpf_task_cpu(p))->front;
+	had_ns = ahead_ns(thread, front);
 	thread->slot = slot;
 	thread->counted = 1;
 	member_runnable(slot);
+	/* What it has had counts on, at what the time is worth there. */
+	due_exactly(slot);
+	thread->tag = front + virtual_ns(had_ns, client_at(slot)->inverse);
 }
 
 /* At whose cost the thread runs next (transfer.h, rule 3): answers the least key. */
@@ -292,9 +313,9 @@ static __always_inline void charge_for(struct task_struct *p, struct thread *thr
 	if (p->nr_cpus_allowed < nr_cpus) {
 		struct cpu_state *cpu = cpu_at(scx_bpf_task_cpu(p));
 
-		if (before(cpu->front, thread->tag))
-			cpu->front = thread->tag;
-		thread->tag += virtual_ns(used_ns, client->inverse);
+		cpu->front = later(cpu->front, thread->tag);
+		/* Its threads share what the client is worth. */
+		thread->tag += virtual_ns(used_ns, client->inverse) * (client->runnable ?: 1);
 	}
 	/* Guests and others that do not compete are due nothing and owe nothing. */
 	if (thread->idle || (unlikely(thread->paying != thread->slot) && !competes(thread->paying)))
@@ -383,6 +404,8 @@ static __always_inline void chosen(struct task_struct *p, struct thread *thread,
 	cpu->since_ns = at_ns;
 	cpu->tid = p->pid;
 	cpu->busy = 1;
+	if (p->nr_cpus_allowed < nr_cpus)
+		cpu->front = later(cpu->front, thread->tag);
 	traced(EVENT_WIN, thread->slot, key, thread);
 	if (cpu->lingering_count && at_ns - cpu->looked_at_ns > LOOK_NS)
 		look_at_lingering(at_ns);

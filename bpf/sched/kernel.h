@@ -236,6 +236,13 @@ bool scx_bpf_dispatch_from_dsq___old(struct bpf_iter_scx_dsq *it__iter, struct t
 				     u64 dsq_id, u64 enq_flags) __ksym __weak;
 bool scx_bpf_dsq_move___new(struct bpf_iter_scx_dsq *it__iter, struct task_struct *p, u64 dsq_id,
 			    u64 enq_flags) __ksym __weak;
+void scx_bpf_dispatch_from_dsq_set_vtime___old(struct bpf_iter_scx_dsq *it__iter,
+					       u64 vtime) __ksym __weak;
+void scx_bpf_dsq_move_set_vtime___new(struct bpf_iter_scx_dsq *it__iter, u64 vtime) __ksym __weak;
+bool scx_bpf_dispatch_vtime_from_dsq___old(struct bpf_iter_scx_dsq *it__iter, struct task_struct *p,
+					   u64 dsq_id, u64 enq_flags) __ksym __weak;
+bool scx_bpf_dsq_move_vtime___new(struct bpf_iter_scx_dsq *it__iter, struct task_struct *p,
+				  u64 dsq_id, u64 enq_flags) __ksym __weak;
 /* 6.19: fields of a task may no longer be written. */
 bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym __weak;
 /* 6.19: looks without a lock. */
@@ -284,6 +291,18 @@ static __always_inline bool move_from(struct bpf_iter_scx_dsq *it, struct task_s
 	if (bpf_ksym_exists(scx_bpf_dsq_move___new))
 		return scx_bpf_dsq_move___new(it, p, dsq, 0);
 	return scx_bpf_dispatch_from_dsq___old(it, p, dsq, 0);
+}
+
+/* Give a thread that waits another place in its queue. */
+static __always_inline bool move_within(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq,
+					u64 key)
+{
+	if (bpf_ksym_exists(scx_bpf_dsq_move_vtime___new)) {
+		scx_bpf_dsq_move_set_vtime___new(it, key);
+		return scx_bpf_dsq_move_vtime___new(it, p, dsq, 0);
+	}
+	scx_bpf_dispatch_from_dsq_set_vtime___old(it, key);
+	return scx_bpf_dispatch_vtime_from_dsq___old(it, p, dsq, 0);
 }
 
 static __always_inline void set_slice(struct task_struct *p, u64 slice)

@@ -61,6 +61,8 @@ const volatile bool transfers = true;
 #define PREEMPT_MIN_NS 20000ULL
 /* How many running threads a wake-up compares itself to. */
 #define PREEMPT_LOOKS 16
+/* So many of those that wait are looked at when a plan is taken. */
+#define PLACED_ANEW_MAX 512
 /* More than this many waiting on a CPU, and slices shrink. */
 #define CROWD 8
 
@@ -77,8 +79,9 @@ struct cpu_state {
 	u64 key;
 	u64 inverse;
 	u64 since_ns;
-	u64 front; /* in this CPU's own queue: the tag of who was served last */
+	u64 front; /* in this CPU's own queue: the tag of who is served */
 	u32 own; /* how many wait there; never fewer */
+	u32 own_epoch; /* who waits there has its place by this epoch's plan */
 	u32 tid; /* who runs */
 	u32 overtaken; /* who was asked to stop, and has not chosen again since */
 	u32 busy;
@@ -96,6 +99,7 @@ struct domain_state {
 	u64 reached; /* about the greatest key that was served lately of those that waited */
 	u64 turn_ns; /* how long turns were lately, on average */
 	u32 queued; /* about how many wait in this domain */
+	u32 epoch; /* who waits there has its place by this epoch's plan */
 	u32 hurried_put;
 	u32 hurried_look;
 	u32 hurried[HURRIED_MAX]; /* threads that were lent to while they waited */
@@ -455,6 +459,44 @@ static __noinline bool call_back(s32 cpu)
 	return moved;
 }
 
+/* Whether a thread that waits is another client's by now: it is counted there, and has a new key.
+ */
+static __noinline bool has_moved(struct task_struct *p, struct thread *thread, s32 number)
+{
+	u32 slot = look_up(p, thread);
+
+	if (!thread || slot == thread->slot || thread->idle || !competes(slot))
+		return false;
+	count_in(p, thread);
+	thread->key = next_key(thread, domain_of(number), false);
+	return true;
+}
+
+/* By a new plan, who waits may be another client's, and the place for which it waits means nothing
+ * any more: it takes a new one. So do the first that wait; those behind have time for another plan.
+ */
+static __noinline int place_anew(u64 queue, s32 number)
+{
+	bool own = queue >= CPU_QUEUE(0);
+	struct bpf_iter_scx_dsq it;
+	u32 looks;
+
+	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
+		bpf_for(looks, 0, PLACED_ANEW_MAX) {
+			struct task_struct *p = bpf_iter_scx_dsq_next(&it);
+			struct thread *thread;
+
+			if (!p)
+				break;
+			thread = thread_of(p);
+			if (thread && has_moved(p, thread, number))
+				move_within(&it, p, queue, own ? thread->tag : thread->key);
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return 0;
+}
+
 /* Guests and frozen threads that waited too long for the watchdog run for a moment. */
 static __noinline bool calm_watchdog(u64 at_ns)
 {
@@ -546,6 +588,14 @@ void BPF_STRUCT_OPS(allot_dispatch, s32 number, struct task_struct *prev)
 	if (unlikely(domain->hurried_look != domain->hurried_put) && serve_hurried(number))
 		return;
 
+	if (unlikely(domain->epoch != control.epoch)) {
+		domain->epoch = control.epoch;
+		place_anew(domain_queue(number), number);
+	}
+	if (unlikely(cpu->own && cpu->own_epoch != control.epoch)) {
+		cpu->own_epoch = control.epoch;
+		place_anew(CPU_QUEUE(number), number);
+	}
 	has_own = cpu->own && head_of(CPU_QUEUE(number), &own_tag, &own);
 	if (prev && (prev->scx.flags & SCX_TASK_QUEUED)) {
 		thread = thread_of(prev);

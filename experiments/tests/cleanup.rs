@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const ACTOR: &str = env!("CARGO_BIN_EXE_experiment-actor");
+const PROGRAM: &str = env!("CARGO_BIN_EXE_allot-exp");
 
 fn allotd() -> Option<PathBuf> {
-    let beside = Path::new(ACTOR).with_file_name("allotd");
+    let beside = Path::new(PROGRAM).with_file_name("allotd");
     let named = std::env::var_os("ALLOTD").map(PathBuf::from);
     named.or(Some(beside)).filter(|path| path.is_file())
 }
@@ -27,8 +27,10 @@ fn processes_of(dir: &Path) -> Vec<String> {
 
 fn begun(dir: &Path) -> Option<Child> {
     let allotd = allotd()?;
-    let mut child = Command::new(ACTOR)
-        .args(["run", "cpu-hierarchy", "seconds=60"])
+    let mut child = Command::new(PROGRAM)
+        // The progress goes to standard error: the report has standard output for itself.
+        .args(["run", "cpu-hierarchy", "--seconds", "60", "--live", "--json", "--out"])
+        .arg(dir.join("out"))
         .env("TMPDIR", dir)
         .env("ALLOTD", allotd)
         .stdin(Stdio::null())
@@ -38,7 +40,7 @@ fn begun(dir: &Path) -> Option<Child> {
     // The first line of progress: all are at work.
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let first = lines.next().expect("it tells its progress").unwrap();
-    assert!(first.starts_with("Progress"), "{first}");
+    assert!(first.starts_with("cpu-hierarchy "), "{first}");
     std::thread::spawn(move || lines.for_each(drop));
     let there = processes_of(dir);
     assert!(there.iter().filter(|line| line.contains("workload burn")).count() == 5, "{there:?}");
@@ -72,8 +74,9 @@ fn interrupted() {
     signal(&child, nix::sys::signal::Signal::SIGINT);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(processes_of(dir.path()), Vec::<String>::new(), "gone when it ends");
-    let files: Vec<_> = fs::read_dir(dir.path()).unwrap().collect();
-    assert!(files.is_empty(), "{files:?}");
+    let files = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(files.collect::<Vec<_>>(), ["out"], "but for the results' directory");
+    assert_eq!(fs::read_dir(dir.path().join("out")).unwrap().count(), 0);
 }
 
 #[test]
@@ -88,7 +91,7 @@ fn killed() {
     gone(dir.path());
 }
 
-/// As while allotd is started or ended for the whole machine.
+/// Workloads stand still while an allotd for the whole machine is started or ended.
 #[test]
 fn killed_while_workloads_stand_still() {
     let dir = tempfile::tempdir().unwrap();
@@ -121,7 +124,7 @@ fn allotd_killed() {
     };
     let own = nix::unistd::Pid::from_raw(daemon_of(&child) as i32);
     nix::sys::signal::kill(own, nix::sys::signal::Signal::SIGKILL).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert_eq!(child.wait().unwrap().code(), Some(2));
     gone(dir.path());
 }
 

@@ -1,6 +1,6 @@
 //! Requests that cannot be met are refused at once, with the reason.
 
-use allot_experiments::{ExperimentError, RunOptions, allowed_cpus, list, run};
+use allot_experiments::{EXPERIMENTS, ExperimentError, Machine, RunOptions, allowed_cpus, run};
 use std::fs;
 
 fn refused(name: &str, options: &RunOptions) -> ExperimentError {
@@ -11,20 +11,24 @@ fn refused(name: &str, options: &RunOptions) -> ExperimentError {
 fn unknown_names() {
     let error = refused("cpu-hierachy", &RunOptions::default());
     assert!(matches!(error, ExperimentError::Unknown { .. }), "{error}");
-    for info in list() {
-        assert!(error.to_string().contains(info.name), "{error}");
+    for experiment in EXPERIMENTS {
+        assert!(error.to_string().contains(experiment.name), "{error}");
     }
     assert_eq!(error.exit_status(), 2);
 }
 
 #[test]
 fn too_few_seconds() {
-    for info in list() {
-        for seconds in [0.0, -1.0, info.least_seconds - 0.1] {
-            let error = refused(info.name, &RunOptions { seconds, ..RunOptions::default() });
+    for experiment in EXPERIMENTS {
+        let Some(live) = experiment.live() else { continue };
+        let refused = |seconds: f64| {
+            refused(experiment.name, &RunOptions { seconds, ..RunOptions::default() })
+        };
+        for seconds in [0.0, -1.0, live.seconds.least - 0.1] {
+            let error = refused(seconds);
             assert!(matches!(error, ExperimentError::TooShort { .. }), "{error}");
         }
-        let error = refused(info.name, &RunOptions { seconds: f64::NAN, ..RunOptions::default() });
+        let error = refused(f64::NAN);
         assert!(matches!(error, ExperimentError::BadOption(_)), "{error}");
     }
 }
@@ -80,4 +84,25 @@ fn an_allotd_that_does_not_start() {
     let allotd = Some("/bin/false".into());
     let error = refused("nice", &RunOptions { allotd, ..RunOptions::default() });
     assert!(matches!(error, ExperimentError::DaemonFailed { .. }), "{error}");
+}
+
+/// The refusal names everything that the machine lacks.
+#[test]
+fn a_machine_that_lacks_something() {
+    let machine = Machine::look();
+    for experiment in EXPERIMENTS {
+        let Some(live) = experiment.live() else { continue };
+        let lacking: Vec<String> =
+            live.needs.iter().filter_map(|need| need.lacking(&machine)).collect();
+        if lacking.is_empty() {
+            continue;
+        }
+        let seconds = live.seconds.usual;
+        let error = refused(experiment.name, &RunOptions { seconds, ..RunOptions::default() });
+        assert!(matches!(error, ExperimentError::Lacking { .. }), "{error}");
+        for what in lacking {
+            assert!(error.to_string().contains(&what), "{error}");
+        }
+        assert_eq!(error.exit_status(), 2);
+    }
 }

@@ -1,14 +1,18 @@
 //! Experiments in virtual time: all hold what they say, and equal seeds give equal reports.
 
-use allot_experiments::{ExperimentError, RunOptions, SimulateOptions, catalogue, run, simulate};
+mod support;
+
+use allot_experiments::{EXPERIMENTS, ExperimentError, RunOptions, SimulateOptions, run, simulate};
 
 fn options(seconds: f64, seed: u64) -> SimulateOptions {
     SimulateOptions { seconds: Some(seconds), seed, out: None }
 }
 
 fn simulated() -> Vec<(&'static str, f64)> {
-    let infos = catalogue().into_iter().filter_map(|listed| listed.simulated);
-    infos.map(|info| (info.name, info.usual_seconds)).collect()
+    let usual = |it: &'static allot_experiments::Experiment| {
+        it.simulated().map(|simulated| (it.name, simulated.seconds.usual))
+    };
+    EXPERIMENTS.into_iter().filter_map(usual).collect()
 }
 
 #[test]
@@ -27,8 +31,9 @@ fn each_holds_what_it_says() {
         let report = &outcome.report;
         assert!(report.ok, "{}", outcome.table);
         assert!(!report.checks.is_empty() || !report.rows.is_empty(), "{name} judges something");
-        assert!(!report.contests.is_empty(), "{name} has numbers");
+        assert!(!report.comparisons.is_empty(), "{name} has numbers");
         assert!(outcome.files.iter().all(|(_, svg)| svg.contains("</svg>")), "{name} has plots");
+        support::has_form(&outcome);
         assert_eq!(report.enforcer, "simulated");
     }
 }
@@ -54,8 +59,8 @@ fn a_way_that_is_not_there_is_refused_with_what_to_do() {
     assert!(unknown.to_string().contains("memory-shares"), "{unknown}");
     let short = simulate("memory-shares", &options(1.0, 1)).expect_err("it is too short");
     assert!(matches!(short, ExperimentError::TooShort { .. }));
-    for listed in catalogue().into_iter().filter(|listed| !listed.live) {
-        let name = listed.info.name;
+    for experiment in EXPERIMENTS.into_iter().filter(|it| it.live().is_none()) {
+        let name = experiment.name;
         let refused =
             run(name, &RunOptions::default(), &mut |_| ()).expect_err("it has no live version");
         assert!(refused.to_string().contains("add --simulate"), "{refused}");
@@ -65,10 +70,9 @@ fn a_way_that_is_not_there_is_refused_with_what_to_do() {
 
 #[test]
 fn every_experiment_can_be_run_somehow() {
-    let all = catalogue();
-    assert!(all.iter().all(|listed| listed.live || listed.simulated.is_some()));
-    let mut names: Vec<&str> = all.iter().map(|listed| listed.info.name).collect();
+    assert!(EXPERIMENTS.iter().all(|it| it.live().is_some() || it.simulated().is_some()));
+    let mut names = EXPERIMENTS.map(|it| it.name).to_vec();
     names.sort_unstable();
     names.dedup();
-    assert_eq!(names.len(), all.len(), "a name stands once");
+    assert_eq!(names.len(), EXPERIMENTS.len(), "a name stands once");
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const ACTOR: &str = env!("CARGO_BIN_EXE_experiment-actor");
+const PROGRAM: &str = env!("CARGO_BIN_EXE_allot-exp");
 /// The page: a line of 64 bytes for the start, one for each workload.
 const ITERATIONS_AT: u64 = 64;
 const READY_AT: u64 = 72;
@@ -39,7 +39,7 @@ impl Drop for Killed {
     }
 }
 
-fn orders(page: &Path, parent: u32, work: &str) -> String {
+fn spec(page: &Path, parent: u32, work: &str) -> String {
     format!(
         "{{\"page\":{page:?},\"slots\":1,\"slot\":0,\"name\":\"B3\",\"parent\":{parent},\
          \"cpus\":[],\"uid\":null,\"nice\":0,\"end_ns\":60000000000,\"work\":{work}}}"
@@ -48,9 +48,9 @@ fn orders(page: &Path, parent: u32, work: &str) -> String {
 
 fn start(page: &Path, work: &str) -> Killed {
     fs::write(page, [0; 128]).unwrap();
-    let child = Command::new(ACTOR)
+    let child = Command::new(PROGRAM)
         .args(["workload", "burn"])
-        .arg(orders(page, std::process::id(), work))
+        .arg(spec(page, std::process::id(), work))
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
@@ -168,9 +168,9 @@ fn a_workload_of_a_parent_that_is_gone_does_not_begin() {
     let dir = tempfile::tempdir().unwrap();
     let page = dir.path().join("page");
     fs::write(&page, [0; 128]).unwrap();
-    let output = Command::new(ACTOR)
+    let output = Command::new(PROGRAM)
         .args(["workload", "burn"])
-        .arg(orders(&page, 1, "{\"burn\":[[0,true]]}"))
+        .arg(spec(&page, 1, "{\"burn\":[[0,true]]}"))
         .output()
         .unwrap();
     // Process 1 is not its parent, unless the tests are started by process 1 itself.

@@ -11,15 +11,15 @@ need_binaries() {
   done
 }
 
-# run_in_lab TIMEOUT_S LINES RESULTS COMMAND...: runs it in a machine of two CPUs and passes its tests' lines on. Status 0 if
-# it ended so and each said one of RESULTS ('ok', or 'ok|SKIP'); else with the last LINES that it printed.
+# run_in_lab TIMEOUT_S LINES RESULTS [OPTION OF lab/run...] -- COMMAND...: runs it in a machine of two CPUs, and passes its tests'
+# lines on. Status 0 if it ended so and each said one of RESULTS ('ok', or 'ok|SKIP'); else with the last LINES that it printed.
 run_in_lab() {
   local timeout_s=$1 lines=$2 results=$3 output status missing=0 name line
   shift 3
   output=$(mktemp) || exit 1
   # shellcheck disable=SC2064  # the name of now
   trap "rm -f '$output'" EXIT
-  "$top/lab/run" --cpus 2 --timeout "$timeout_s" -- "$@" >"$output" 2>&1 </dev/null
+  "$top/lab/run" --cpus 2 --timeout "$timeout_s" "$@" >"$output" 2>&1 </dev/null
   status=$?
   if [ "$status" -eq 77 ]; then
     every SKIP "$(grep '^lab: ' "$output" | tail -n 1 | cut -c 6-)"
@@ -34,34 +34,35 @@ run_in_lab() {
   [ "$missing" -eq 0 ] && [ "$status" -eq 0 ]
 }
 
-# test_binary NAME: where cargo put that test of the enforcers, built now if it was not. Of the whole workspace: for one crate
-# alone cargo builds many of its dependencies again, with fewer features.
-test_binary() {
-  cargo test --locked --workspace --test "$1" --no-run --message-format=json </dev/null |
-    grep "/crates/enforce/tests/$1\.rs\"" | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1 | grep .
-}
-
-# lab_tests TIMEOUT_S NAME PROGRAM...: runs the tests of one file in the lab, by a program if one is given, without what
-# `skipped` names. Wants `log` to be a file; sets `failed` to 1 where something failed.
+# lab_tests PROFILE [OPTION OF lab/run...] -- [PROGRAM...]: runs the tests of that profile of .config/nextest.toml in the lab,
+# by a program if one is given. One line a test; status 1 if one failed.
 lab_tests() {
-  local timeout_s=$1 name=$2 binary status
-  shift 2
-  binary=$(test_binary "$name" 2>"$log") || {
-    echo "FAIL lab-$name: the tests could not be built"
+  local profile=$1 log options=() status
+  shift
+  while [ "$1" != -- ]; do options+=("$1"); shift; done
+  shift
+  # The guest writes its report there, and reads what was built.
+  local folder=$PWD/target/nextest/$profile
+  log=$(mktemp) || return
+  rm -rf "$folder" && mkdir -p "$folder" || return
+  if ! cargo nextest list --workspace --locked --list-type binaries-only --message-format json >"$folder/binaries" 2>"$log" ||
+    ! cargo metadata --locked --format-version 1 >"$folder/metadata" 2>>"$log"; then
+    echo "FAIL $profile: the tests could not be built"
     tail -n 20 "$log" | sed 's/^/    /'
-    failed=1
-    return
-  }
-  echo "file lab-$name" >"$log"
-  lab/run --cpus 2 --timeout "$timeout_s" -- "$@" "$binary" --test-threads=1 --nocapture "${skipped[@]}" \
-    >>"$log" 2>&1 </dev/null
+    rm "$log"
+    return 1
+  fi
+  # Naming the functions of a backtrace takes minutes beside hogs.
+  RUST_BACKTRACE=0 lab/run --timeout 1400 --rw "$folder" "${options[@]}" -- "$@" "$(command -v cargo-nextest)" nextest run --profile "$profile" \
+    --run-ignored only --binaries-metadata "$folder/binaries" --cargo-metadata "$folder/metadata" >"$log" 2>&1 </dev/null
   status=$?
+  cat "$log" >&2
   if [ "$status" -eq 77 ]; then
-    echo "SKIP lab-$name: $(grep -E '^(lab|with-disk): ' "$log" | tail -n 1 | sed 's/^[a-z-]*: //')"
-    return
+    echo "SKIP $profile: $(grep -E '^(lab|with-disk): ' "$log" | tail -n 1 | sed 's/^[a-z-]*: //')"
+    status=0
+  else
+    tests/support/junit.py "$folder/junit.xml" || status=1
   fi
-  if ! awk -v files=1 -f tests/support/libtest.awk "$log" || [ "$status" -ne 0 ]; then
-    tail -n 80 "$log" | sed 's/^/    /'
-    failed=1
-  fi
+  rm "$log"
+  return "$status"
 }

@@ -1,9 +1,7 @@
 //! `allot calibrate`: measures a disk. allotd's program does it; no daemon has to run.
 
-use crate::cli::Global;
-use crate::doctor::daemon_program;
-use crate::error::CliError;
 use clap::Args;
+use command_line::{CliError, GlobalOptions, programs};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -57,8 +55,8 @@ impl CalibrateArgs {
     }
 }
 
-pub fn calibrate(global: &Global, args: &CalibrateArgs) -> Result<ExitCode, CliError> {
-    let program = daemon_program();
+pub fn calibrate(global: &GlobalOptions, args: &CalibrateArgs) -> Result<ExitCode, CliError> {
+    let program = programs::path("allotd");
     // Only comes back if it failed.
     let error = Command::new(&program).args(args.words(global.json)).exec();
     Err(CliError::Failed(format!("cannot run {}: {error}", program.display())))

@@ -1,11 +1,12 @@
-//! What can be typed.
+//! The commands, one line each.
 
 use crate::{
-    calibrate, completions, currency, doctor, events, exchange, exp, fund, lend, limit, member,
-    negotiate, nice, policy, process, run, status, top, trace, tree, utilities,
+    calibrate, completions, currency, doctor, events, exchange, external, fund, lend, limit,
+    member, nice, policy, process, run, status, top, trace, tree, utilities,
 };
-use clap::{Args, Parser, Subcommand};
-use std::path::PathBuf;
+use clap::{CommandFactory, Parser, Subcommand};
+use command_line::{CliError, GlobalOptions};
+use std::process::ExitCode;
 
 /// Share this machine's CPU, memory, disk and network by tickets.
 #[derive(Parser)]
@@ -20,58 +21,77 @@ use std::path::PathBuf;
 )]
 pub struct Cli {
     #[command(flatten)]
-    pub global: Global,
+    pub global: GlobalOptions,
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// Options of every command.
-#[derive(Args, Clone)]
-#[command(next_help_heading = "Options of every command")]
-pub struct Global {
-    /// The socket of the allotd to ask. Without it: $ALLOT_SOCKET, else the system's
-    /// (/run/allot/allotd.sock) where there is one, else your private one
-    #[arg(long, global = true, value_name = "PATH", conflicts_with = "user")]
-    pub socket: Option<PathBuf>,
-    /// Ask your private allotd (`allotd --user`)
-    #[arg(long, global = true)]
-    pub user: bool,
-    /// Show JSON, for programs; errors too
-    #[arg(long, global = true)]
-    pub json: bool,
+/// Registers each command: its name, its arguments, and the function that runs it.
+macro_rules! commands {
+    ($($(#[$attribute:meta])* $name:ident($arguments:ty) => $run:expr,)+) => {
+        /// The commands.
+        #[derive(Subcommand)]
+        pub enum Command {
+            $($(#[$attribute])* $name($arguments),)+
+        }
+
+        impl Command {
+            /// Does what the command says.
+            pub fn run(&self, global: &GlobalOptions) -> Result<ExitCode, CliError> {
+                match self {
+                    $(Command::$name(arguments) => {
+                        let run: fn(&GlobalOptions, &$arguments) -> _ = $run;
+                        run(global, arguments)
+                    })+
+                }
+            }
+        }
+    };
 }
 
-/// The commands.
-#[derive(Subcommand)]
-pub enum Command {
-    Run(run::RunArgs),
-    Adopt(process::AdoptArgs),
-    Release(process::ReleaseArgs),
-    Currency(currency::CurrencyArgs),
-    Fund(fund::FundArgs),
-    Unfund(fund::UnfundArgs),
-    Nice(nice::NiceArgs),
-    Join(member::JoinArgs),
-    Leave(member::LeaveArgs),
-    Exchange(exchange::ExchangeArgs),
-    Lend(exchange::LendArgs),
-    Negotiate(Box<negotiate::NegotiateArgs>),
-    Transfer(lend::TransferArgs),
-    Guest(lend::GuestArgs),
-    Limit(limit::LimitArgs),
-    Policy(policy::PolicyArgs),
-    Tree(tree::TreeArgs),
-    Top(top::TopArgs),
-    Trace(trace::TraceArgs),
-    Events(events::EventsArgs),
-    Doctor(doctor::DoctorArgs),
-    Calibrate(calibrate::CalibrateArgs),
-    Status(status::StatusArgs),
-    Exp(exp::ExpArgs),
-    Completions(completions::CompletionsArgs),
-    Lnice(utilities::LniceArgs),
-    Lrenice(utilities::LreniceArgs),
-    Lsetbase(utilities::LsetbaseArgs),
-    Ltix(utilities::LtixArgs),
-    Workload(exp::WorkloadArgs),
+commands! {
+    Run(run::RunArgs) => run::run,
+    Adopt(process::AdoptArgs) => process::adopt,
+    Release(process::ReleaseArgs) => process::release,
+    Currency(currency::CurrencyArgs) => currency::currency,
+    Fund(fund::FundArgs) => fund::fund,
+    Unfund(fund::UnfundArgs) => fund::unfund,
+    Nice(nice::NiceArgs) => nice::nice,
+    Join(member::JoinArgs) => member::join,
+    Leave(member::LeaveArgs) => member::leave,
+    Exchange(exchange::ExchangeArgs) => exchange::exchange,
+    Lend(exchange::LendArgs) => exchange::lend,
+    /// Trade tickets for clients that know nothing of them
+    #[command(
+        disable_help_flag = true,
+        after_help = "Example:\n  allot negotiate --for build --progress file:/run/build/objects\n  \
+            allot negotiate --progress lines -- make -j8\n\n\
+            `allot negotiate --help` lists its options."
+    )]
+    Negotiate(external::ExternalArgs) => |global, args| external::exec("negotiate", global, args),
+    Transfer(lend::TransferArgs) => lend::transfer,
+    Guest(lend::GuestArgs) => lend::guest,
+    Limit(limit::LimitArgs) => limit::limit,
+    Policy(policy::PolicyArgs) => policy::policy,
+    Tree(tree::TreeArgs) => tree::tree,
+    Top(top::TopArgs) => top::top,
+    Trace(trace::TraceArgs) => trace::trace,
+    Events(events::EventsArgs) => events::events,
+    Doctor(doctor::DoctorArgs) => doctor::doctor,
+    Calibrate(calibrate::CalibrateArgs) => calibrate::calibrate,
+    Status(status::StatusArgs) => status::status,
+    /// Run the papers' experiments, on real processes or in virtual time
+    #[command(
+        disable_help_flag = true,
+        after_help = "Example:\n  allot exp list\n  allot exp run cpu-hierarchy --live\n  \
+            allot exp run disk-shares --simulate\n\n`allot exp --help` lists its commands."
+    )]
+    Exp(external::ExternalArgs) => |global, args| external::exec("exp", global, args),
+    Completions(completions::CompletionsArgs) => |_, args| {
+        completions::completions(args, &Cli::command())
+    },
+    Lnice(utilities::LniceArgs) => utilities::lnice,
+    Lrenice(utilities::LreniceArgs) => utilities::lrenice,
+    Lsetbase(utilities::LsetbaseArgs) => utilities::lsetbase,
+    Ltix(utilities::LtixArgs) => utilities::ltix,
 }

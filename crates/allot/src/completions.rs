@@ -1,8 +1,9 @@
 //! `allot completions`.
 
-use crate::error::CliError;
+use crate::external;
 use clap::Args;
 use clap_complete::Shell;
+use command_line::CliError;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -16,20 +17,20 @@ pub struct CompletionsArgs {
     pub shell: Shell,
 }
 
-pub fn completions(args: &CompletionsArgs) -> Result<ExitCode, CliError> {
+pub fn completions(args: &CompletionsArgs, all: &clap::Command) -> Result<ExitCode, CliError> {
     // Generated in memory: the generator would panic on a pipe that closes.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut visible(), "allot", &mut script);
+    clap_complete::generate(args.shell, &mut visible(all), "allot", &mut script);
     io::stdout().lock().write_all(&script)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The command without what people do not type.
-fn visible() -> clap::Command {
-    let all = crate::command();
+/// The command without what people do not type, and with the commands of other programs.
+fn visible(all: &clap::Command) -> clap::Command {
+    let commands = all.get_subcommands().filter(|command| !command.is_hide_set());
     clap::Command::new("allot")
         .about(all.get_about().cloned().unwrap_or_default())
         .version(env!("CARGO_PKG_VERSION"))
         .args(all.get_arguments().cloned())
-        .subcommands(all.get_subcommands().filter(|inner| !inner.is_hide_set()).cloned())
+        .subcommands(commands.map(external::described))
 }

@@ -1,15 +1,16 @@
 //! `allot currency`: currencies and their brokers (paper 1, 3.2).
 
-use crate::cli::Global;
-use crate::error::CliError;
 use crate::graph::{Graph, label, member_label, value};
-use crate::people::{self, group_name};
-use crate::style::{Style, Table, Tone, clean, percent};
-use crate::{output, session};
 use clap::{Args, Subcommand};
+use command_line::style::{Style, Table, Tone, clean, percent};
+use command_line::users::{self, group_name};
+use command_line::{CliError, GlobalOptions, connection, output};
 use serde::Serialize;
 use std::process::ExitCode;
-use wire::{Class, CurrencyRef, CurrencyView, Nature, Operation, TicketKind, TicketView};
+use wire::{
+    Class, CurrencyKind, CurrencyRef, CurrencyView, DiskLimit, DiskLimitView, Operation,
+    TicketKind, TicketView,
+};
 
 /// Make, show, change and destroy currencies
 #[derive(Args)]
@@ -20,7 +21,7 @@ pub struct CurrencyArgs {
 }
 
 /// What can be done with currencies.
-#[derive(Subcommand)]
+#[derive(Clone, Subcommand)]
 pub enum CurrencyCommand {
     /// Make a currency
     ///
@@ -90,13 +91,13 @@ pub enum CurrencyCommand {
     },
 }
 
-pub fn currency(global: &Global, command: CurrencyCommand) -> Result<ExitCode, CliError> {
-    let operation = match command {
+pub fn currency(global: &GlobalOptions, args: &CurrencyArgs) -> Result<ExitCode, CliError> {
+    let operation = match args.command.clone() {
         CurrencyCommand::Show { currency } => return show(global, currency.as_deref()),
         CurrencyCommand::Create { name, owner, group, mode } => Operation::CreateCurrency {
             name,
-            owner: owner.as_deref().map(people::uid).transpose()?,
-            group: group.as_deref().map(people::gid).transpose()?,
+            owner: owner.as_deref().map(users::uid).transpose()?,
+            group: group.as_deref().map(users::gid).transpose()?,
             mode,
         },
         CurrencyCommand::Destroy { currency } => {
@@ -106,12 +107,12 @@ pub fn currency(global: &Global, command: CurrencyCommand) -> Result<ExitCode, C
             Operation::ChangeMode { currency: CurrencyRef(currency), mode }
         }
         CurrencyCommand::Chown { currency, to } => {
-            let (owner, group) = people::owner_and_group(&to)?;
+            let (owner, group) = users::owner_and_group(&to)?;
             Operation::ChangeOwner { currency: CurrencyRef(currency), owner, group }
         }
         CurrencyCommand::Grant { currency, subject, rights } => Operation::Grant {
             currency: CurrencyRef(currency),
-            to: people::subject(&subject)?,
+            to: users::subject(&subject)?,
             rights,
         },
     };
@@ -119,7 +120,7 @@ pub fn currency(global: &Global, command: CurrencyCommand) -> Result<ExitCode, C
         Operation::CreateCurrency { name, .. } => clean(name),
         _ => String::new(),
     };
-    let done = session::connect(global)?.operate(operation)?;
+    let done = connection::connect(global)?.operate(operation)?;
     let created = done.results.first().and_then(|result| result.created);
     let news = created.map(|id| format!("currency {name} is #{id}"));
     output::done(global, &done, news.as_deref())?;
@@ -134,13 +135,13 @@ struct Shown<'a> {
     issued: &'a [&'a TicketView],
 }
 
-fn show(global: &Global, which: Option<&str>) -> Result<ExitCode, CliError> {
-    let view = session::connect(global)?.ledger()?;
+fn show(global: &GlobalOptions, which: Option<&str>) -> Result<ExitCode, CliError> {
+    let view = connection::connect(global)?.ledger()?;
     let graph = Graph::new(&view);
     let style = Style::of_stdout();
     match which {
         Some(which) => {
-            let currency = graph.find(which, nix::unistd::getuid().as_raw())?;
+            let currency = graph.find(which, users::own_uid())?;
             let (held, issued) = (graph.held(currency.id), graph.issued(currency.id));
             if global.json {
                 output::json(&Shown { currency, held, issued })?;
@@ -149,7 +150,7 @@ fn show(global: &Global, which: Option<&str>) -> Result<ExitCode, CliError> {
             }
         }
         None => {
-            let listed = || graph.currencies().filter(|one| one.nature != Nature::Client);
+            let listed = || graph.currencies().filter(|one| one.kind != CurrencyKind::Client);
             if global.json {
                 output::json(&listed().collect::<Vec<_>>())?;
             } else {
@@ -188,12 +189,12 @@ fn render_list<'a>(listed: impl Iterator<Item = &'a CurrencyView>, style: Style)
 
 fn render_one(graph: &Graph<'_>, one: &CurrencyView, style: Style) -> String {
     let mut out = format!("{}\n", style.paint(Tone::Strong, &label(one)));
-    let kind = match one.nature {
-        Nature::Base => "base: what the machine has",
-        Nature::Pure => "currency",
-        Nature::Job => "job, run by nice",
-        Nature::Client if one.placed => "client, placed by the funding policy",
-        Nature::Client => "client",
+    let kind = match one.kind {
+        CurrencyKind::Base => "base: what the machine has",
+        CurrencyKind::Pure => "currency",
+        CurrencyKind::Job => "job, run by nice",
+        CurrencyKind::Client if one.placed => "client, placed by the funding policy",
+        CurrencyKind::Client => "client",
     };
     let mut line = |name: &str, says: String| {
         out.push_str(&format!("  {name:9} {}\n", clean(&says)));
@@ -214,19 +215,7 @@ fn render_one(graph: &Graph<'_>, one: &CurrencyView, style: Style) -> String {
         line("class", "guest: gets only what no other client wants".to_owned());
     }
     for set in &one.limits {
-        let rate = |value: Option<u64>, what: &str| value.map(|value| format!("{value} {what}/s"));
-        let wire::DiskLimit { read_bytes, written_bytes, reads, writes } = set.limit;
-        let says: Vec<String> = [
-            rate(read_bytes, "bytes read"),
-            rate(written_bytes, "bytes written"),
-            rate(reads, "reads"),
-            rate(writes, "writes"),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
-        let by = if set.by_superuser { ", set by the superuser" } else { "" };
-        line("limit", format!("{}: at most {}{by}", set.disk, says.join(", ")));
+        line("limit", limit_text(set));
     }
     for value in &one.resources {
         let active = if value.active { "" } else { ", does not compete now" };
@@ -258,4 +247,19 @@ fn render_one(graph: &Graph<'_>, one: &CurrencyView, style: Style) -> String {
         ticket("funds", issued.holder, issued);
     }
     out
+}
+
+/// A limit on a disk, as in `sda: at most 1048576 bytes read/s`.
+fn limit_text(set: &DiskLimitView) -> String {
+    let rate = |value: Option<u64>, what: &str| value.map(|value| format!("{value} {what}/s"));
+    let DiskLimit { read_bytes, written_bytes, reads, writes } = set.limit;
+    let rates = [
+        rate(read_bytes, "bytes read"),
+        rate(written_bytes, "bytes written"),
+        rate(reads, "reads"),
+        rate(writes, "writes"),
+    ];
+    let rates: Vec<String> = rates.into_iter().flatten().collect();
+    let by = if set.by_superuser { ", set by the superuser" } else { "" };
+    format!("{}: at most {}{by}", set.disk, rates.join(", "))
 }

@@ -1,11 +1,9 @@
 //! `allot doctor`: what this machine offers.
 
-use crate::cli::Global;
-use crate::error::{self, CliError};
-use crate::style::{Style, Table, Tone, clean};
-use crate::{output, session};
 use clap::Args;
-use std::path::PathBuf;
+use command_line::error::{self, CliError};
+use command_line::style::{Style, Table, Tone, clean};
+use command_line::{GlobalOptions, connection, output, programs};
 use std::process::{Command, ExitCode, Stdio};
 use wire::{ClientError, Doctor};
 
@@ -16,8 +14,8 @@ use wire::{ClientError, Doctor};
 #[command(after_help = "Example:\n  allot doctor\n  allot doctor --json")]
 pub struct DoctorArgs {}
 
-pub fn doctor(global: &Global) -> Result<ExitCode, CliError> {
-    let found = match session::connect(global)?.doctor() {
+pub fn doctor(global: &GlobalOptions, _: &DoctorArgs) -> Result<ExitCode, CliError> {
+    let found = match connection::connect(global)?.doctor() {
         Ok(found) => found,
         Err(unreachable @ ClientError::Unreachable { .. }) => without_daemon(unreachable)?,
         Err(error) => return Err(error.into()),
@@ -32,7 +30,7 @@ pub fn doctor(global: &Global) -> Result<ExitCode, CliError> {
 
 /// What the daemon's program finds out without a daemon that runs.
 fn without_daemon(unreachable: ClientError) -> Result<Doctor, CliError> {
-    let program = daemon_program();
+    let program = programs::path("allotd");
     let failed = |why: String| {
         CliError::Failed(format!("{unreachable}. And `{} doctor` says: {why}", program.display()))
     };
@@ -49,15 +47,6 @@ fn without_daemon(unreachable: ClientError) -> Result<Doctor, CliError> {
         serde_json::from_slice(&answer.stdout).map_err(|error| failed(error.to_string()))?;
     error::warn("no allotd answers; this is what one that you start would find");
     Ok(found)
-}
-
-/// `allotd` beside this program, else on the path.
-pub(crate) fn daemon_program() -> PathBuf {
-    std::env::current_exe()
-        .ok()
-        .map(|own| own.with_file_name("allotd"))
-        .filter(|beside| beside.is_file())
-        .unwrap_or_else(|| PathBuf::from("allotd"))
 }
 
 fn render(doctor: &Doctor, style: Style) -> String {

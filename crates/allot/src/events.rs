@@ -1,13 +1,11 @@
 //! `allot events`: what happened, and what happens.
 
-use crate::cli::Global;
-use crate::error::CliError;
-use crate::people::user_name;
-use crate::style::{Style, Tone, clean, pad_left};
-use crate::{output, session};
 use clap::Args;
-use jiff::Timestamp;
+use command_line::style::{Style, Tone, clean, pad_left};
+use command_line::users::user_name;
+use command_line::{CliError, GlobalOptions, connection, output};
 use jiff::tz::TimeZone;
+use jiff::{Span, Timestamp, Zoned};
 use std::process::ExitCode;
 use wire::{Event, EventKind, Lines};
 
@@ -15,7 +13,9 @@ use wire::{Event, EventKind, Lines};
 ///
 /// Without --follow it shows what is kept and ends; with it, it goes on with what happens.
 #[derive(Args)]
-#[command(after_help = "Example:\n  allot events --after 1200\n  allot events --follow --json")]
+#[command(
+    after_help = "Example:\n  allot events --after 1200\n  allot events --follow --json\n  allot events --audit --since 7d"
+)]
 pub struct EventsArgs {
     /// Begin after this number of the journal; without it, at the oldest that is kept, or with
     /// --follow at what happens next
@@ -24,19 +24,37 @@ pub struct EventsArgs {
     /// Go on with what happens
     #[arg(long, short)]
     pub follow: bool,
+    /// Who changed what, and no processes: kept for a year; with --json, to be kept elsewhere
+    #[arg(long, conflicts_with_all = ["after", "follow"])]
+    pub audit: bool,
+    /// Of the audit, what is not older: 7d, 12h, 30min
+    #[arg(long, value_name = "TIME", requires = "audit", value_parser = since)]
+    pub since: Option<Timestamp>,
 }
 
-pub fn events(global: &Global, args: &EventsArgs) -> Result<ExitCode, CliError> {
-    let client = session::connect(global)?;
+pub fn events(global: &GlobalOptions, args: &EventsArgs) -> Result<ExitCode, CliError> {
+    let client = connection::connect(global)?;
+    if args.audit {
+        let since = args.since.map_or(0, |since| since.as_millisecond());
+        show(global, client.audit(u64::try_from(since).unwrap_or(0))?, |_| true)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let stream =
         if args.follow { client.events(args.after)? } else { client.past_events(args.after)? };
     show(global, stream, |_| true)?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// The time so long ago.
+fn since(text: &str) -> Result<Timestamp, String> {
+    let span: Span = text.parse().map_err(|error| format!("{error}; write 7d, 12h or 30min"))?;
+    let since = Zoned::now().checked_sub(span.abs()).map_err(|error| error.to_string())?;
+    Ok(since.timestamp())
+}
+
 /// Shows events of a stream until it ends.
 pub fn show(
-    global: &Global,
+    global: &GlobalOptions,
     stream: Lines<Event>,
     is_wanted: impl Fn(&Event) -> bool,
 ) -> Result<(), CliError> {

@@ -3,12 +3,10 @@
 mod show;
 mod terms;
 
-use crate::cli::Global;
-use crate::error::CliError;
-use crate::people::uid;
-use crate::{events, numbers, output, session};
+use crate::events;
 use clap::{Args, Subcommand};
-use nix::unistd::getuid;
+use command_line::users::{own_uid, uid};
+use command_line::{CliError, GlobalOptions, argument_parsing, connection, output};
 use std::process::ExitCode;
 use terms::{Gift, gift, point, rate, span, until};
 use wire::{CurrencyRef, LegRef, OfferPoint, Operation};
@@ -83,10 +81,10 @@ pub struct OfferArgs {
     #[arg(long, value_name = "GIVE:WANT", value_parser = point)]
     pub point: Vec<OfferPoint>,
     /// The fewest tickets that it takes in one exchange
-    #[arg(long, value_name = "N", value_parser = numbers::amount, default_value = "0")]
+    #[arg(long, value_name = "N", value_parser = argument_parsing::amount, default_value = "0")]
     pub least: u64,
     /// The most that it has use for; twice what it wants where that is left out
-    #[arg(long, value_name = "N", value_parser = numbers::amount)]
+    #[arg(long, value_name = "N", value_parser = argument_parsing::amount)]
     pub most: Option<u64>,
     /// When it ends, and what came of it: 2h, 18:00 or 2026-03-01T12:00
     #[arg(long, value_name = "TIME", value_parser = until)]
@@ -142,7 +140,7 @@ pub struct LendArgs {
 }
 
 /// Does what was asked.
-pub fn exchange(global: &Global, args: &ExchangeArgs) -> Result<ExitCode, CliError> {
+pub fn exchange(global: &GlobalOptions, args: &ExchangeArgs) -> Result<ExitCode, CliError> {
     match &args.command {
         ExchangeCommand::Offer(args) => return offer(global, args),
         ExchangeCommand::Make(args) => return make(global, args),
@@ -151,17 +149,17 @@ pub fn exchange(global: &Global, args: &ExchangeArgs) -> Result<ExitCode, CliErr
         ExchangeCommand::Watch => watch(global)?,
         ExchangeCommand::Cancel { offer } => {
             let operation = Operation::CancelOffer { offer: *offer };
-            output::done(global, &session::connect(global)?.operate(operation)?, None)?;
+            output::done(global, &connection::connect(global)?.operate(operation)?, None)?;
         }
         ExchangeCommand::End { exchange } => {
             let operation = Operation::EndExchange { exchange: *exchange };
-            output::done(global, &session::connect(global)?.operate(operation)?, None)?;
+            output::done(global, &connection::connect(global)?.operate(operation)?, None)?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn offer(global: &Global, args: &OfferArgs) -> Result<ExitCode, CliError> {
+fn offer(global: &GlobalOptions, args: &OfferArgs) -> Result<ExitCode, CliError> {
     let mut points = args.point.clone();
     let last = match args.min_rate {
         // Both are far below 2⁵³.
@@ -172,7 +170,7 @@ fn offer(global: &Global, args: &OfferArgs) -> Result<ExitCode, CliError> {
     points.sort_by_key(|point| point.give);
     let most = args.most.or(args.min_rate.map(|_| args.want.amount.max(last)));
     // Whoever starts allot means itself, not allot.
-    let own = || CurrencyRef(format!("pid:{}", nix::unistd::getppid()));
+    let own = || CurrencyRef(format!("pid:{}", std::os::unix::process::parent_id()));
     let operation = Operation::Offer {
         party: Some(args.party.as_deref().map_or_else(own, CurrencyRef::from)),
         gives: args.give.good.clone(),
@@ -184,12 +182,12 @@ fn offer(global: &Global, args: &OfferArgs) -> Result<ExitCode, CliError> {
         until_s: args.until,
         lease: None,
     };
-    let done = session::connect(global)?.operate(operation)?;
+    let done = connection::connect(global)?.operate(operation)?;
     output::done(global, &done, Some(&show::offered(&done)))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn make(global: &Global, args: &MakeArgs) -> Result<ExitCode, CliError> {
+fn make(global: &GlobalOptions, args: &MakeArgs) -> Result<ExitCode, CliError> {
     let [one, other] = &args.between[..] else {
         return Err(CliError::Usage("--between takes two names".to_owned()));
     };
@@ -198,8 +196,8 @@ fn make(global: &Global, args: &MakeArgs) -> Result<ExitCode, CliError> {
 }
 
 /// `allot lend`.
-pub fn lend(global: &Global, args: &LendArgs) -> Result<ExitCode, CliError> {
-    let from = args.from.clone().unwrap_or_else(|| format!("{}:", getuid()));
+pub fn lend(global: &GlobalOptions, args: &LendArgs) -> Result<ExitCode, CliError> {
+    let from = args.from.clone().unwrap_or_else(|| format!("{}:", own_uid()));
     // A user before a currency of that name.
     let plain = !args.to.contains(':') && !args.to.starts_with('#');
     let to = match uid(&args.to) {
@@ -211,8 +209,8 @@ pub fn lend(global: &Global, args: &LendArgs) -> Result<ExitCode, CliError> {
     exchanged(global, Operation::Exchange { legs, until_s })
 }
 
-fn exchanged(global: &Global, operation: Operation) -> Result<ExitCode, CliError> {
-    let done = session::connect(global)?.operate(operation)?;
+fn exchanged(global: &GlobalOptions, operation: Operation) -> Result<ExitCode, CliError> {
+    let done = connection::connect(global)?.operate(operation)?;
     let made = done.results.first().and_then(|result| result.exchange);
     let news = made.map(|id| format!("exchange {id}"));
     output::done(global, &done, news.as_deref())?;
@@ -223,8 +221,8 @@ fn leg(from: &str, to: &str, gift: &Gift) -> LegRef {
     LegRef { from: from.into(), to: to.into(), good: gift.good.clone(), amount: gift.amount }
 }
 
-fn watch(global: &Global) -> Result<(), CliError> {
-    let client = session::connect(global)?;
+fn watch(global: &GlobalOptions) -> Result<(), CliError> {
+    let client = connection::connect(global)?;
     events::show(global, client.events(None)?, |event| {
         !event.offers.is_empty() || !event.exchanges.is_empty()
     })

@@ -1,10 +1,8 @@
 //! `allot fund` and `allot unfund`: tickets between currencies.
 
-use crate::cli::Global;
-use crate::error::CliError;
-use crate::numbers::Memory;
-use crate::{numbers, output, session};
 use clap::{ArgGroup, Args};
+use command_line::argument_parsing::Memory;
+use command_line::{CliError, GlobalOptions, argument_parsing, connection, output};
 use std::process::ExitCode;
 use wire::{Amount, CurrencyRef, Operation, TicketKind};
 
@@ -25,16 +23,16 @@ pub struct FundArgs {
     #[arg(long, value_name = "ISSUER")]
     pub from: String,
     /// CPU tickets; a client whose tickets are all 0 is frozen
-    #[arg(long, value_name = "N", value_parser = numbers::amount, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = argument_parsing::amount, allow_negative_numbers = true)]
     pub cpu: Option<u64>,
     /// Memory tickets; a size, as in 2M or 24G, is an amount to be sure of: hard tickets from base
-    #[arg(long, value_name = "N|SIZE", value_parser = numbers::memory, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N|SIZE", value_parser = argument_parsing::memory, allow_negative_numbers = true)]
     pub memory: Option<Memory>,
     /// Disk tickets, of a device, as in sda=500
-    #[arg(long, value_name = "DEVICE=N", value_parser = numbers::named_amount)]
+    #[arg(long, value_name = "DEVICE=N", value_parser = argument_parsing::named_amount)]
     pub disk: Vec<(String, u64)>,
     /// Network tickets, of an interface, as in eth0=500
-    #[arg(long, value_name = "INTERFACE=N", value_parser = numbers::named_amount)]
+    #[arg(long, value_name = "INTERFACE=N", value_parser = argument_parsing::named_amount)]
     pub net: Vec<(String, u64)>,
     /// Hard tickets: a fixed share, in thousandths of what the issuer has; of base's memory, KiB
     #[arg(long)]
@@ -87,7 +85,7 @@ impl FundArgs {
     }
 }
 
-pub fn fund(global: &Global, args: &FundArgs) -> Result<ExitCode, CliError> {
+pub fn fund(global: &GlobalOptions, args: &FundArgs) -> Result<ExitCode, CliError> {
     if let (Some(Memory::Kib(kib)), false) = (args.memory, args.from == "base") {
         return Err(CliError::Usage(format!(
             "--memory: only base has amounts to give ({kib} KiB here); tickets of {} are parts of \
@@ -95,12 +93,12 @@ pub fn fund(global: &Global, args: &FundArgs) -> Result<ExitCode, CliError> {
             args.from
         )));
     }
-    let done = session::connect(global)?.operate_all(args.operations())?;
+    let done = connection::connect(global)?.operate_all(args.operations())?;
     output::done(global, &done, None)?;
     Ok(ExitCode::SUCCESS)
 }
 
-pub fn unfund(global: &Global, args: &UnfundArgs) -> Result<ExitCode, CliError> {
+pub fn unfund(global: &GlobalOptions, args: &UnfundArgs) -> Result<ExitCode, CliError> {
     let operations = args
         .resource
         .iter()
@@ -111,7 +109,7 @@ pub fn unfund(global: &Global, args: &UnfundArgs) -> Result<ExitCode, CliError> 
             kind: kind(args.hard),
         })
         .collect();
-    let done = session::connect(global)?.operate_all(operations)?;
+    let done = connection::connect(global)?.operate_all(operations)?;
     output::done(global, &done, None)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,9 +1,11 @@
 //! The funding graph as allotd shows it, indexed for walking and for names.
 
-use crate::error::CliError;
-use crate::style::clean;
+use command_line::CliError;
+use command_line::style::clean;
 use std::collections::{BTreeMap, BTreeSet};
-use wire::{CurrencyView, LedgerView, MemberView, Nature, ResourceValue, TicketKind, TicketView};
+use wire::{
+    CurrencyKind, CurrencyView, LedgerView, MemberView, ResourceValue, TicketKind, TicketView,
+};
 
 /// An indexed view.
 pub struct Graph<'a> {
@@ -60,7 +62,10 @@ impl<'a> Graph<'a> {
             ))
         };
         if text == "base" {
-            return self.currencies().find(|one| one.nature == Nature::Base).ok_or_else(unknown);
+            return self
+                .currencies()
+                .find(|one| one.kind == CurrencyKind::Base)
+                .ok_or_else(unknown);
         }
         if let Some(id) = text.strip_prefix('#') {
             return id.parse().ok().and_then(|id| self.get(id)).ok_or_else(unknown);
@@ -91,24 +96,28 @@ impl<'a> Graph<'a> {
         };
         let named: Vec<_> = self
             .currencies()
-            .filter(|one| one.nature == Nature::Pure && one.name == name && is_users(one))
+            .filter(|one| one.kind == CurrencyKind::Pure && one.name == name && is_users(one))
             .collect();
-        match named.as_slice() {
-            [] => Err(unknown()),
-            [only] => Ok(only),
-            several => {
-                several.iter().find(|one| one.owner == caller_uid).copied().ok_or_else(|| {
-                    let names: Vec<_> = several
-                        .iter()
-                        .map(|one| format!("{}:{}", one.owner_name, one.name))
-                        .collect();
-                    CliError::Unknown(format!(
-                        "`{text}` is the name of several currencies; say which: {}",
-                        names.join(", ")
-                    ))
-                })
-            }
+        if user.is_some() {
+            return named.first().copied().ok_or_else(unknown);
         }
+        let base = self.currencies().find(|one| one.kind == CurrencyKind::Base);
+        let of = |uid: u32| named.iter().find(|one| one.owner == uid).copied();
+        if let Some(found) = of(caller_uid).or_else(|| of(base?.owner)) {
+            return Ok(found);
+        }
+        if named.is_empty() {
+            return Err(unknown());
+        }
+        let names: Vec<_> = named
+            .iter()
+            .map(|one| format!("{}:{}", clean(&one.owner_name), clean(&one.name)))
+            .collect();
+        Err(CliError::Unknown(format!(
+            "you have no currency `{}`; say whose is meant: {}",
+            clean(text),
+            names.join(", ")
+        )))
     }
 
     /// The ticket that funds a client first, of the CPU: what paper 3 calls its process
@@ -125,7 +134,7 @@ impl<'a> Graph<'a> {
     pub fn base_tickets(&self, uid: u32) -> Option<u64> {
         let base = self.find("base", uid).ok()?.id;
         let own = self.currencies().find(|one| {
-            one.nature == Nature::Pure
+            one.kind == CurrencyKind::Pure
                 && one.owner == uid
                 && (one.name == one.owner_name || one.name == format!("uid-{uid}"))
         })?;
@@ -172,7 +181,7 @@ pub fn label(currency: &CurrencyView) -> String {
     match &currency.process {
         Some(process) => format!("{} {}", clean(&process.command), process.pid),
         None if currency.name.is_empty() => format!("#{}", currency.id),
-        None if currency.nature == Nature::Job => format!("job #{}", currency.id),
+        None if currency.kind == CurrencyKind::Job => format!("job #{}", currency.id),
         None => clean(&currency.name),
     }
 }

@@ -1,10 +1,8 @@
 //! `allot transfer` and `allot guest`: how a client competes besides its own tickets.
 
-use crate::cli::Global;
-use crate::error::CliError;
 use crate::process::client_ref;
-use crate::{output, session};
 use clap::Args;
+use command_line::{CliError, GlobalOptions, connection, output};
 use std::process::ExitCode;
 use wire::{Class, CurrencyRef, Operation};
 
@@ -46,7 +44,7 @@ pub struct GuestArgs {
 }
 
 /// Lends, or takes back.
-pub fn transfer(global: &Global, args: &TransferArgs) -> Result<ExitCode, CliError> {
+pub fn transfer(global: &GlobalOptions, args: &TransferArgs) -> Result<ExitCode, CliError> {
     let from = Some(client_ref(&args.from));
     let resource = Some(args.resource.clone());
     let operation = match &args.to {
@@ -57,14 +55,14 @@ pub fn transfer(global: &Global, args: &TransferArgs) -> Result<ExitCode, CliErr
 }
 
 /// Makes a guest, or a host again.
-pub fn guest(global: &Global, args: &GuestArgs) -> Result<ExitCode, CliError> {
+pub fn guest(global: &GlobalOptions, args: &GuestArgs) -> Result<ExitCode, CliError> {
     let class = if args.off { Class::Host } else { Class::Guest };
     let client: Option<CurrencyRef> = Some(client_ref(&args.client));
     done(global, Operation::SetClass { client, class })
 }
 
-fn done(global: &Global, operation: Operation) -> Result<ExitCode, CliError> {
-    let done = session::connect(global)?.operate(operation)?;
+fn done(global: &GlobalOptions, operation: Operation) -> Result<ExitCode, CliError> {
+    let done = connection::connect(global)?.operate(operation)?;
     output::done(global, &done, None)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,9 +1,7 @@
 //! `allot limit`: hard caps on what a currency's clients do on a disk.
 
-use crate::cli::Global;
-use crate::error::CliError;
-use crate::{numbers, output, session};
 use clap::{ArgGroup, Args};
+use command_line::{CliError, GlobalOptions, argument_parsing, connection, output};
 use std::process::ExitCode;
 use wire::{CurrencyRef, DiskLimit, Operation};
 
@@ -27,10 +25,10 @@ pub struct LimitArgs {
     #[arg(long, value_name = "DEVICE")]
     pub disk: String,
     /// Bytes read a second, 64K at least; K, M, G and T are powers of 1024
-    #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
+    #[arg(long, value_name = "SIZE", value_parser = argument_parsing::size)]
     pub read: Option<u64>,
     /// Bytes written a second, 64K at least
-    #[arg(long, value_name = "SIZE", value_parser = numbers::size)]
+    #[arg(long, value_name = "SIZE", value_parser = argument_parsing::size)]
     pub write: Option<u64>,
     /// Reads a second, 16 at least
     #[arg(long, value_name = "N")]
@@ -44,7 +42,7 @@ pub struct LimitArgs {
 }
 
 /// Sets a limit, or takes it away.
-pub fn limit(global: &Global, args: &LimitArgs) -> Result<ExitCode, CliError> {
+pub fn limit(global: &GlobalOptions, args: &LimitArgs) -> Result<ExitCode, CliError> {
     let limit = DiskLimit {
         read_bytes: args.read,
         written_bytes: args.write,
@@ -53,7 +51,7 @@ pub fn limit(global: &Global, args: &LimitArgs) -> Result<ExitCode, CliError> {
     };
     let currency = CurrencyRef::from(args.currency.as_str());
     let operation = Operation::LimitDisk { currency, disk: args.disk.clone(), limit };
-    let done = session::connect(global)?.operate(operation)?;
+    let done = connection::connect(global)?.operate(operation)?;
     output::done(global, &done, None)?;
     Ok(ExitCode::SUCCESS)
 }

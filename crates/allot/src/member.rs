@@ -1,10 +1,8 @@
 //! `allot join` and `allot leave`: a running thread, process or cgroup changes its client (paper
 //! 2's `chcpures`).
 
-use crate::cli::Global;
-use crate::error::CliError;
-use crate::{numbers, output, session};
 use clap::Args;
+use command_line::{CliError, GlobalOptions, argument_parsing, connection, output};
 use std::process::ExitCode;
 use wire::{CurrencyRef, MemberRef, Operation};
 
@@ -36,10 +34,10 @@ pub struct LeaveArgs {
 #[group(required = true, multiple = false)]
 pub struct MemberArgs {
     /// One thread
-    #[arg(long, value_name = "TID", value_parser = numbers::pid)]
+    #[arg(long, value_name = "TID", value_parser = argument_parsing::pid)]
     pub thread: Option<u32>,
     /// A process: all its threads that have not joined or founded a client themselves
-    #[arg(long, value_name = "PID", value_parser = numbers::pid)]
+    #[arg(long, value_name = "PID", value_parser = argument_parsing::pid)]
     pub process: Option<u32>,
     /// A cgroup (v2): the processes in it and below that are no clients themselves
     #[arg(long, value_name = "PATH")]
@@ -55,17 +53,17 @@ impl MemberArgs {
 }
 
 /// Joins.
-pub fn join(global: &Global, args: &JoinArgs) -> Result<ExitCode, CliError> {
+pub fn join(global: &GlobalOptions, args: &JoinArgs) -> Result<ExitCode, CliError> {
     let (member, client) = (args.member.named(), CurrencyRef::from(args.to.as_str()));
-    let done = session::connect(global)?.operate(Operation::Join { member, client })?;
+    let done = connection::connect(global)?.operate(Operation::Join { member, client })?;
     output::done(global, &done, None)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Leaves.
-pub fn leave(global: &Global, args: &LeaveArgs) -> Result<ExitCode, CliError> {
+pub fn leave(global: &GlobalOptions, args: &LeaveArgs) -> Result<ExitCode, CliError> {
     let member = args.member.named();
-    let done = session::connect(global)?.operate(Operation::Leave { member })?;
+    let done = connection::connect(global)?.operate(Operation::Leave { member })?;
     output::done(global, &done, None)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,11 +1,10 @@
 //! `allot nice`: a job with a small funding from base, out of its user's own (paper 1, 4.4 and
 //! 5.6).
 
-use crate::cli::Global;
-use crate::error::CliError;
+use crate::job;
 use crate::run::become_command;
-use crate::{numbers, output, session};
 use clap::Args;
+use command_line::{CliError, GlobalOptions, argument_parsing, connection, output};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use wire::Operation;
@@ -21,13 +20,13 @@ use wire::Operation;
 )]
 pub struct NiceArgs {
     /// How many base tickets the job gets
-    #[arg(long, short = 't', value_name = "N", default_value = "100", value_parser = numbers::amount, allow_negative_numbers = true)]
+    #[arg(long, short = 't', value_name = "N", default_value = "100", value_parser = argument_parsing::amount, allow_negative_numbers = true)]
     pub tickets: u64,
     /// Of what: cpu, memory, disk:DEVICE or net:INTERFACE
     #[arg(long, default_value = "cpu")]
     pub resource: String,
     /// A process of yours that runs already
-    #[arg(long, value_parser = numbers::pid, conflicts_with_all = ["command", "anyway"])]
+    #[arg(long, value_parser = argument_parsing::pid, conflicts_with_all = ["command", "anyway"])]
     pub pid: Option<u32>,
     /// Run it even where allotd does not take it
     #[arg(long)]
@@ -42,18 +41,21 @@ pub struct NiceArgs {
     pub command: Vec<OsString>,
 }
 
-pub fn nice(global: &Global, args: &NiceArgs) -> Result<ExitCode, CliError> {
+pub fn nice(global: &GlobalOptions, args: &NiceArgs) -> Result<ExitCode, CliError> {
     let operation = Operation::Nice {
         pid: args.pid,
         resource: Some(args.resource.clone()),
         amount: args.tickets,
     };
     let Some(pid) = args.pid else {
-        let taken = session::connect(global)
+        if let Some(ended) = job::stay_between(global)? {
+            return Ok(ended);
+        }
+        let taken = connection::connect(global)
             .and_then(|client| client.operate(operation).map(drop).map_err(CliError::from));
         return become_command(taken, &args.command, args.anyway.into());
     };
-    let done = session::connect(global)?.operate(operation)?;
+    let done = connection::connect(global)?.operate(operation)?;
     let created = done.results.first().and_then(|result| result.created);
     let news = created.map(|id| format!("process {pid} runs as job #{id}"));
     output::done(global, &done, news.as_deref())?;

@@ -1,9 +1,7 @@
 //! `allot policy`: who is next.
 
-use crate::cli::Global;
-use crate::error::CliError;
-use crate::{output, session};
 use clap::{Args, ValueEnum};
+use command_line::{CliError, GlobalOptions, connection, output};
 use std::process::ExitCode;
 
 /// Show who chooses the next client, or change it without stopping
@@ -40,8 +38,8 @@ impl PolicyChoice {
 }
 
 /// Shows or sets it.
-pub fn policy(global: &Global, args: &PolicyArgs) -> Result<ExitCode, CliError> {
-    let client = session::connect(global)?;
+pub fn policy(global: &GlobalOptions, args: &PolicyArgs) -> Result<ExitCode, CliError> {
+    let client = connection::connect(global)?;
     let set = match args.policy {
         Some(policy) => client.set_policy(policy.name())?,
         None => client.policy()?,

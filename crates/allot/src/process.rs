@@ -1,11 +1,11 @@
 //! `allot adopt` and `allot release`: processes that run already.
 
-use crate::cli::Global;
-use crate::error::CliError;
+use crate::job;
 use crate::run::FundingArgs;
-use crate::style::clean;
-use crate::{numbers, output, session};
 use clap::Args;
+use command_line::error;
+use command_line::style::clean;
+use command_line::{CliError, GlobalOptions, argument_parsing, connection, output};
 use std::process::ExitCode;
 use wire::{CurrencyRef, Operation};
 
@@ -18,7 +18,7 @@ use wire::{CurrencyRef, Operation};
         allot adopt --cgroup /build --from build")]
 pub struct AdoptArgs {
     /// The process
-    #[arg(value_parser = numbers::pid, required_unless_present = "cgroup")]
+    #[arg(value_parser = argument_parsing::pid, required_unless_present = "cgroup")]
     pub pid: Option<u32>,
     /// A cgroup (v2) by its directory, whose owner you are
     #[arg(long, value_name = "PATH", conflicts_with = "pid")]
@@ -38,7 +38,7 @@ pub struct ReleaseArgs {
     pub client: String,
 }
 
-pub fn adopt(global: &Global, args: &AdoptArgs) -> Result<ExitCode, CliError> {
+pub fn adopt(global: &GlobalOptions, args: &AdoptArgs) -> Result<ExitCode, CliError> {
     let from = args.funding.from.as_deref().map(CurrencyRef::from);
     let funding = args.funding.amounts();
     let (operation, who) = match (&args.cgroup, args.pid) {
@@ -52,23 +52,31 @@ pub fn adopt(global: &Global, args: &AdoptArgs) -> Result<ExitCode, CliError> {
             (Operation::Adopt { pid, start_time_ticks: None, from, funding }, who)
         }
     };
-    let done = session::connect(global)?.operate(operation)?;
+    let done = connection::connect(global)?.operate(operation)?;
     let created = done.results.first().and_then(|result| result.created);
     let news = created.map(|id| format!("{who} is client #{id}"));
     output::done(global, &done, news.as_deref())?;
+    if let Some(pid) = args.pid.filter(|pid| job::is_foreground_job(*pid))
+        && job::holds_processes(global)
+    {
+        error::warn(&format!(
+            "process {pid} is not held while a shell runs it in the foreground: the shell would take a stop for \
+             its user's own. `bg` puts it in the background; `allot run` starts a command so that it can be held"
+        ));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-pub fn release(global: &Global, args: &ReleaseArgs) -> Result<ExitCode, CliError> {
+pub fn release(global: &GlobalOptions, args: &ReleaseArgs) -> Result<ExitCode, CliError> {
     let client = client_ref(&args.client);
-    let done = session::connect(global)?.operate(Operation::Release { client })?;
+    let done = connection::connect(global)?.operate(Operation::Release { client })?;
     output::done(global, &done, None)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The client that a text names; a bare number is a process.
 pub fn client_ref(text: &str) -> CurrencyRef {
-    match numbers::pid(text) {
+    match argument_parsing::pid(text) {
         Ok(pid) => CurrencyRef(format!("pid:{pid}")),
         Err(_) => CurrencyRef(text.to_owned()),
     }

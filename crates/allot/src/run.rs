@@ -1,14 +1,14 @@
-//! `allot run`: a command as a client, with nobody in between.
+//! `allot run`: a command as a client.
 
-use crate::cli::Global;
-use crate::error::{self, CliError};
 use crate::graph::Graph;
-use crate::{numbers, session};
+use crate::job;
 use clap::Args;
+use command_line::error::{self, CliError};
+use command_line::{GlobalOptions, argument_parsing, connection, output, users};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
-use wire::{Amount, Class, Client, ClientError, CurrencyRef, Operation, TicketKind};
+use wire::{Amount, Class, Client, ClientError, CurrencyRef, ErrorCode, Operation, TicketKind};
 
 /// What a client gets where nothing else is said.
 pub const DEFAULT_TICKETS: u64 = 1000;
@@ -47,10 +47,10 @@ pub struct FundingArgs {
     #[arg(long, value_name = "CURRENCY")]
     pub from: Option<String>,
     /// How many soft tickets; 1000 where neither --tickets nor --hard is given, 0 freezes it
-    #[arg(long, short = 't', value_name = "N", value_parser = numbers::amount, allow_negative_numbers = true)]
+    #[arg(long, short = 't', value_name = "N", value_parser = argument_parsing::amount, allow_negative_numbers = true)]
     pub tickets: Option<u64>,
     /// A fixed share, in thousandths of what the issuer has
-    #[arg(long, value_name = "N", value_parser = numbers::amount, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = argument_parsing::amount, allow_negative_numbers = true)]
     pub hard: Option<u64>,
     /// Of what: cpu, memory, disk:DEVICE or net:INTERFACE
     #[arg(long, default_value = "cpu")]
@@ -71,8 +71,11 @@ impl FundingArgs {
     }
 }
 
-pub fn run(global: &Global, args: &RunArgs) -> Result<ExitCode, CliError> {
-    let taken = session::connect(global).and_then(|client| {
+pub fn run(global: &GlobalOptions, args: &RunArgs) -> Result<ExitCode, CliError> {
+    if let Some(ended) = job::stay_between(global)? {
+        return Ok(ended);
+    }
+    let taken = connection::connect(global).and_then(|client| {
         take_self(&client, args.funding.from.as_deref(), args.funding.amounts())?;
         if args.guest {
             let guest = Operation::SetClass { client: None, class: Class::Guest };
@@ -96,11 +99,14 @@ pub fn take_self(
         funding: funding.clone(),
     };
     match client.operate(adopt) {
-        Ok(_) => Ok(()),
-        Err(ClientError::Refused(trouble)) if trouble.code == "conflict" => {
+        Ok(done) => {
+            output::warn_of_no_effect(&done);
+            Ok(())
+        }
+        Err(ClientError::Refused(error)) if error.code == ErrorCode::Conflict => {
             match refund_self(client, from, funding)? {
                 true => Ok(()),
-                false => Err(ClientError::Refused(trouble).into()),
+                false => Err(ClientError::Refused(error).into()),
             }
         }
         Err(error) => Err(error.into()),
@@ -121,7 +127,7 @@ fn refund_self(
         return Ok(true);
     }
     let issuer = match from {
-        Some(from) => graph.find(from, nix::unistd::getuid().as_raw())?.id,
+        Some(from) => graph.find(from, users::own_uid())?.id,
         None => match graph.held(me.id).first() {
             Some(ticket) => ticket.issuer,
             None => return Ok(false),
@@ -155,7 +161,7 @@ fn refund_self(
         resource: ticket.resource.clone(),
         kind: ticket.kind,
     }));
-    client.operate_all(operations)?;
+    output::warn_of_no_effect(&client.operate_all(operations)?);
     Ok(true)
 }
 

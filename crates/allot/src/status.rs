@@ -1,11 +1,9 @@
 //! `allot status`: how an allotd is set up.
 
-use crate::cli::Global;
-use crate::error::CliError;
-use crate::people::user_name;
-use crate::style::{Style, Tone, clean, duration, pad};
-use crate::{output, session};
 use clap::Args;
+use command_line::style::{Style, Tone, clean, duration, pad};
+use command_line::users::user_name;
+use command_line::{CliError, GlobalOptions, connection, output};
 use std::process::ExitCode;
 use wire::Status;
 
@@ -14,8 +12,8 @@ use wire::Status;
 #[command(after_help = "Example:\n  allot status\n  allot --user status --json")]
 pub struct StatusArgs {}
 
-pub fn status(global: &Global) -> Result<ExitCode, CliError> {
-    let client = session::connect(global)?;
+pub fn status(global: &GlobalOptions, _: &StatusArgs) -> Result<ExitCode, CliError> {
+    let client = connection::connect(global)?;
     let status = client.status()?;
     if global.json {
         output::json(&status)?;
@@ -30,13 +28,22 @@ fn render(status: &Status, socket: &str, style: Style) -> String {
     let cpu = &status.cpu;
     let cpus: Vec<String> = cpu.cpus.iter().map(u32::to_string).collect();
     let whose = if status.private { "private, " } else { "" };
+    // Only who rules it is told where the state is, and the seed.
+    let state = match status.state_dir.as_str() {
+        "" => format!("journal at {}", status.sequence),
+        dir => format!("{dir}, journal at {}", status.sequence),
+    };
+    let policy = match cpu.seed {
+        0 => cpu.policy.clone(),
+        seed => format!("{}, seed {seed}", cpu.policy),
+    };
     let mut lines = vec![
         (
             "allotd",
             format!("{}, process {} of {}", status.version, status.pid, user_name(status.uid)),
         ),
         ("socket", format!("{whose}{socket}")),
-        ("state", format!("{}, journal at {}", status.state_dir, status.sequence)),
+        ("state", state),
         (
             "ledger",
             format!(
@@ -49,7 +56,7 @@ fn render(status: &Status, socket: &str, style: Style) -> String {
     ];
     if cpu.name != "none" {
         lines.extend([
-            ("policy", format!("{}, seed {}", cpu.policy, cpu.seed)),
+            ("policy", policy),
             ("quantum", duration(cpu.quantum_ns)),
             ("CPUs", cpus.join(" ")),
             ("losers", cpu.hold.clone()),

@@ -2,11 +2,10 @@
 
 mod draw;
 mod model;
+mod terminal;
 
-use crate::cli::Global;
-use crate::error::CliError;
-use crate::{numbers, output, session};
 use clap::Args;
+use command_line::{CliError, GlobalOptions, argument_parsing, connection, output};
 pub use draw::frame_as_text;
 pub use model::{Model, Row, SortBy};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -15,9 +14,10 @@ use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
+use terminal::Terminals;
 use wire::{Client, ClientError, LedgerView, Sample, Status};
 
 /// Watch clients: promised and measured shares, who wins, what allotd itself costs
@@ -29,28 +29,30 @@ use wire::{Client, ClientError, LedgerView, Sample, Status};
 )]
 pub struct TopArgs {
     /// Seconds between samples
-    #[arg(long, short, value_name = "SECONDS", default_value = "1", value_parser = numbers::interval)]
+    #[arg(long, short, value_name = "SECONDS", default_value = "1", value_parser = argument_parsing::interval)]
     pub interval: Duration,
     /// Measure over one interval, print one frame as text, and end
     #[arg(long)]
     pub once: bool,
 }
 
-/// What comes from allotd.
+/// An event, from allotd or from the keyboard.
 enum News {
     Sample(Sample),
     Around(Box<(Status, LedgerView)>),
     Gone(ClientError),
+    Keyboard(Event),
+    NoKeyboard(io::Error),
 }
 
-/// How long the keyboard is waited for before news is looked at.
+/// Interval between looks at signals and at the terminal, which can be gone.
 const TICK: Duration = Duration::from_millis(100);
 /// How often status and ledger are asked for.
 const AROUND: Duration = Duration::from_secs(2);
 
 /// Shows it.
-pub(crate) fn top(global: &Global, args: &TopArgs) -> Result<ExitCode, CliError> {
-    let client = session::connect(global)?;
+pub(crate) fn top(global: &GlobalOptions, args: &TopArgs) -> Result<ExitCode, CliError> {
+    let client = connection::connect(global)?;
     let mut model = Model::default();
     let status = client.status()?;
     model.set_around(status, client.ledger()?);
@@ -91,11 +93,21 @@ fn watch(client: &Client, mut model: Model, interval: Duration) -> Result<(), Cl
         signal_hook::flag::register(signal, Arc::clone(&stop))
             .map_err(|cause| CliError::Io { what: "cannot wait for signals".to_owned(), cause })?;
     }
-    let news = follow(client, interval);
+    let terminals = Terminals::find();
+    let (sender, news) = channel();
+    follow(client, interval, &sender);
     // Restores the terminal when a panic unwinds, too.
     let mut terminal = ratatui::try_init()
         .map_err(|cause| CliError::Io { what: "cannot use the terminal".to_owned(), cause })?;
-    let ended = watch_in(&mut terminal, &mut model, &news, &stop);
+    thread::spawn(move || read_keyboard(&sender));
+    let ended = watch_in(&mut terminal, &mut model, &news, || {
+        stop.load(Ordering::Relaxed) || terminals.are_gone()
+    });
+    if terminals.are_gone() {
+        // Nothing can be restored or said there, which its drop would try.
+        std::mem::forget(terminal);
+        return Ok(());
+    }
     ratatui::restore();
     ended
 }
@@ -104,28 +116,48 @@ fn watch_in(
     terminal: &mut ratatui::DefaultTerminal,
     model: &mut Model,
     news: &Receiver<News>,
-    stop: &AtomicBool,
+    ends: impl Fn() -> bool,
 ) -> Result<(), CliError> {
-    while !stop.load(Ordering::Relaxed) {
-        for item in news.try_iter() {
+    while !ends() {
+        terminal.draw(|frame| draw::draw(frame, model))?;
+        let first = match news.recv_timeout(TICK) {
+            Ok(item) => item,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        };
+        for item in std::iter::once(first).chain(news.try_iter()) {
             match item {
                 News::Sample(sample) => model.add_sample(sample),
                 News::Around(around) => model.set_around(around.0, around.1),
                 News::Gone(error) => return Err(error.into()),
-            }
-        }
-        terminal.draw(|frame| draw::draw(frame, model))?;
-        if event::poll(TICK)? {
-            let quit = match event::read()? {
-                Event::Key(key) if key.kind != KeyEventKind::Release => !press(model, key),
-                _ => false,
-            };
-            if quit {
-                return Ok(());
+                News::Keyboard(Event::Key(key)) if key.kind != KeyEventKind::Release => {
+                    if !press(model, key) {
+                        return Ok(());
+                    }
+                }
+                News::Keyboard(_) => {}
+                News::NoKeyboard(cause) => {
+                    let what = "cannot read the keyboard".to_owned();
+                    return Err(CliError::Io { what, cause });
+                }
             }
         }
     }
     Ok(())
+}
+
+/// Reads the keyboard in a thread of its own: at the end of its input the library reads for ever,
+/// and only the end of the program ends that.
+fn read_keyboard(sender: &Sender<News>) {
+    loop {
+        let (news, last) = match event::read() {
+            Ok(event) => (News::Keyboard(event), false),
+            Err(cause) => (News::NoKeyboard(cause), true),
+        };
+        if sender.send(news).is_err() || last {
+            return;
+        }
+    }
 }
 
 /// Does what a key asks; false to quit.
@@ -152,14 +184,13 @@ fn press(model: &mut Model, key: KeyEvent) -> bool {
 
 /// Reads samples, status and ledger in threads of their own: a slow answer never holds up the
 /// keyboard.
-fn follow(client: &Client, interval: Duration) -> Receiver<News> {
-    let (sender, receiver) = channel();
+fn follow(client: &Client, interval: Duration, sender: &Sender<News>) {
     let socket = client.socket().to_owned();
-    let samples = sender.clone();
     thread::spawn({
-        let socket = socket.clone();
-        move || send_samples(&Client::new(socket), interval, &samples)
+        let (socket, sender) = (socket.clone(), sender.clone());
+        move || send_samples(&Client::new(socket), interval, &sender)
     });
+    let sender = sender.clone();
     thread::spawn(move || {
         let client = Client::new(socket);
         loop {
@@ -174,7 +205,6 @@ fn follow(client: &Client, interval: Duration) -> Receiver<News> {
             }
         }
     });
-    receiver
 }
 
 fn send_samples(client: &Client, interval: Duration, sender: &Sender<News>) {

@@ -1,12 +1,10 @@
 //! `allot trace`: what the scheduler in the kernel does, choice by choice (paper 3, table 4).
 
-use crate::cli::Global;
-use crate::error::CliError;
 use crate::graph::{Graph, label};
 use crate::process::client_ref;
-use crate::style::{Style, Tone, duration, fit, pad_left, percent};
-use crate::{numbers, output, session};
 use clap::Args;
+use command_line::style::{Style, Tone, duration, fit, pad_left, percent};
+use command_line::{CliError, GlobalOptions, argument_parsing, connection, output, users};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::mpsc;
@@ -35,7 +33,7 @@ pub struct TraceArgs {
     #[arg(long, value_name = "CLIENT")]
     pub client: Option<String>,
     /// End after so long; without it, goes on
-    #[arg(long, value_name = "SECONDS", value_parser = numbers::interval)]
+    #[arg(long, value_name = "SECONDS", value_parser = argument_parsing::interval)]
     pub seconds: Option<Duration>,
     /// Also who became runnable, was queued, was charged and went to sleep
     #[arg(long)]
@@ -43,14 +41,13 @@ pub struct TraceArgs {
 }
 
 /// Shows it.
-pub fn trace(global: &Global, args: &TraceArgs) -> Result<ExitCode, CliError> {
-    let client = session::connect(global)?;
+pub fn trace(global: &GlobalOptions, args: &TraceArgs) -> Result<ExitCode, CliError> {
+    let client = connection::connect(global)?;
     let mut names = Names::new(&client)?;
     let id = match &args.client {
         Some(text) => {
             let view = client.ledger()?;
-            let uid = nix::unistd::getuid().as_raw();
-            Some(Graph::new(&view).find(&client_ref(text).0, uid)?.id)
+            Some(Graph::new(&view).find(&client_ref(text).0, users::own_uid())?.id)
         }
         None => None,
     };

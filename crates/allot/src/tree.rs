@@ -1,14 +1,12 @@
 //! `allot tree`: the funding graph, as a tree from base for each resource.
 
-use crate::cli::Global;
-use crate::error::CliError;
 use crate::graph::{Graph, label, member_label, value};
-use crate::style::{Style, Table, Tone, clean, percent};
-use crate::{output, session};
 use clap::Args;
+use command_line::style::{Style, Table, Tone, clean, percent};
+use command_line::{CliError, GlobalOptions, connection, output};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
-use wire::{Class, CurrencyView, LedgerView, Nature, TicketKind, TicketView};
+use wire::{Class, Client, CurrencyKind, CurrencyView, LedgerView, Status, TicketKind, TicketView};
 
 /// A currency's hard tickets are thousandths (base's of memory are KiB of what there is); what is left of them is its soft tickets' (paper
 /// 1, 3.3, figure 4).
@@ -30,18 +28,60 @@ pub struct TreeArgs {
 }
 
 /// Shows it.
-pub(crate) fn tree(global: &Global, args: &TreeArgs) -> Result<ExitCode, CliError> {
-    let view = session::connect(global)?.ledger()?;
+pub(crate) fn tree(global: &GlobalOptions, args: &TreeArgs) -> Result<ExitCode, CliError> {
+    let client = connection::connect(global)?;
+    let view = client.ledger()?;
     if global.json {
         output::json(&view)?;
     } else {
-        output::text(&render(&view, args.resource.as_deref(), Style::of_stdout()))?;
+        if let Some(resource) = args.resource.as_deref() {
+            must_be_known(resource, &view, &client)?;
+        }
+        let most = most_of_one(&client.status()?);
+        output::text(&render(&view, args.resource.as_deref(), most, Style::of_stdout()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The tree of one resource, or of each that has tickets.
-pub fn render(view: &LedgerView, resource: Option<&str>, style: Style) -> String {
+/// Refuses a resource of which nobody has tickets and that this allotd does not know.
+fn must_be_known(resource: &str, view: &LedgerView, client: &Client) -> Result<(), CliError> {
+    if Graph::new(view).resources().iter().any(|known| known == resource) {
+        return Ok(());
+    }
+    let known: Vec<String> =
+        client.doctor()?.resources.into_iter().map(|found| found.resource).collect();
+    // A kind of which nobody listed the instances stands there as `net:INTERFACE`.
+    let is_any = |known: &str| match (known.split_once(':'), resource.split_once(':')) {
+        (Some((kind, any)), Some((of, _))) => {
+            kind == of && any.chars().all(|letter| letter.is_ascii_uppercase())
+        }
+        _ => known == resource,
+    };
+    match known.iter().any(|known| is_any(known) || known == resource) {
+        true => Ok(()),
+        false => Err(CliError::Unknown(format!(
+            "`{}` names no resource here; there are {}",
+            clean(resource),
+            clean(&known.join(", "))
+        ))),
+    }
+}
+
+/// The part of the CPUs that one client can have at most: who holds whole processes gives each one
+/// CPU at a time.
+fn most_of_one(status: &Status) -> Option<f64> {
+    let cpus = status.cpu.cpus.len();
+    (status.cpu.name == "user-level" && cpus > 1).then(|| 1.0 / cpus as f64)
+}
+
+/// The tree of one resource, or of each that has tickets. `most` is the part of the CPUs that one
+/// client can have, where that is less than all.
+pub fn render(
+    view: &LedgerView,
+    resource: Option<&str>,
+    most: Option<f64>,
+    style: Style,
+) -> String {
     let graph = Graph::new(view);
     let resources = match resource {
         Some(resource) => vec![resource.to_owned()],
@@ -54,7 +94,8 @@ pub fn render(view: &LedgerView, resource: Option<&str>, style: Style) -> String
             tree.push_str(&style.paint(Tone::Strong, &clean(resource)));
             tree.push('\n');
         }
-        tree.push_str(&Drawing::new(&graph, resource).render(style));
+        let most = most.filter(|_| resource == "cpu");
+        tree.push_str(&Drawing::new(&graph, resource, most).render(style));
         trees.push(tree);
     }
     trees.join("\n")
@@ -69,6 +110,10 @@ struct Drawing<'a> {
     /// many paths stays as long as it has tickets.
     drawn: BTreeSet<u64>,
     several: bool,
+    /// The part that one client can have at most.
+    most: Option<f64>,
+    /// Some client's tickets are worth more than that.
+    capped: bool,
 }
 
 /// Where a line hangs.
@@ -91,7 +136,7 @@ impl Place {
 }
 
 impl<'a> Drawing<'a> {
-    fn new(graph: &'a Graph<'a>, resource: &'a str) -> Drawing<'a> {
+    fn new(graph: &'a Graph<'a>, resource: &'a str, most: Option<f64>) -> Drawing<'a> {
         let table = Table::new(&[
             ("CURRENCY", false),
             ("MODE", false),
@@ -101,11 +146,12 @@ impl<'a> Drawing<'a> {
             ("SURE", true),
             ("", false),
         ]);
-        Drawing { graph, resource, table, drawn: BTreeSet::new(), several: false }
+        let drawn = BTreeSet::new();
+        Drawing { graph, resource, table, drawn, several: false, most, capped: false }
     }
 
     fn render(mut self, style: Style) -> String {
-        for base in self.graph.currencies().filter(|one| one.nature == Nature::Base) {
+        for base in self.graph.currencies().filter(|one| one.kind == CurrencyKind::Base) {
             self.draw(base, None, &Place::root());
         }
         let unfunded: Vec<&CurrencyView> =
@@ -120,6 +166,13 @@ impl<'a> Drawing<'a> {
         if self.several {
             out.push_str("* funded by several: NOW and SURE are the sum\n");
         }
+        if let Some(most) = self.most.filter(|_| self.capped) {
+            out.push_str(&format!(
+                "NOW is what tickets are worth; a process has one CPU at a time, so `allot top` \
+                 promises it {} at most\n",
+                percent(most)
+            ));
+        }
         out
     }
 
@@ -131,7 +184,7 @@ impl<'a> Drawing<'a> {
     /// ticket of any (and is then shown with the CPU).
     fn is_loose(&self, one: &CurrencyView) -> bool {
         let held = self.graph.held(one.id);
-        one.nature != Nature::Base
+        one.kind != CurrencyKind::Base
             && !held.iter().any(|ticket| self.is_mine(ticket))
             && (self.graph.issued(one.id).iter().any(|ticket| self.is_mine(ticket))
                 || (self.resource == "cpu" && held.is_empty()))
@@ -184,10 +237,13 @@ impl<'a> Drawing<'a> {
         let several = backers > 1;
         self.several |= several;
         let active = worth.is_some_and(|worth| worth.active);
-        let tone = match one.nature {
+        if let (CurrencyKind::Client, Some(worth), Some(most)) = (one.kind, worth, self.most) {
+            self.capped |= worth.value > most;
+        }
+        let tone = match one.kind {
             _ if one.frozen => Tone::Bad,
-            Nature::Client if active => Tone::Good,
-            Nature::Base | Nature::Pure | Nature::Job if active => Tone::Strong,
+            CurrencyKind::Client if active => Tone::Good,
+            CurrencyKind::Base | CurrencyKind::Pure | CurrencyKind::Job if active => Tone::Strong,
             _ => Tone::Faint,
         };
         let tickets = match by {
@@ -199,7 +255,7 @@ impl<'a> Drawing<'a> {
         let mut notes = Vec::new();
         if one.frozen {
             notes.push("frozen".to_owned());
-        } else if one.nature == Nature::Client && worth.is_some() && !active {
+        } else if one.kind == CurrencyKind::Client && worth.is_some() && !active {
             notes.push("asleep".to_owned());
         }
         if one.class == Class::Guest {

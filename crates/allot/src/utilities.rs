@@ -3,12 +3,11 @@
 //! its owner or root may set; a user's base tickets root, or the user, within the default;
 //! everybody may ask.
 
-use crate::cli::Global;
-use crate::error::CliError;
 use crate::graph::Graph;
+use crate::job;
 use crate::run::{Anyway, DEFAULT_TICKETS, become_command, take_self};
-use crate::{numbers, output, people, session};
 use clap::{ArgGroup, Args};
+use command_line::{CliError, GlobalOptions, argument_parsing, connection, output, users};
 use std::ffi::{OsStr, OsString};
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -64,7 +63,7 @@ pub struct LniceArgs {
 )]
 pub struct LreniceArgs {
     /// The process
-    #[arg(value_parser = numbers::pid)]
+    #[arg(value_parser = argument_parsing::pid)]
     pub pid: u32,
     /// Process tickets, 10 (lowest) to 10000 (highest)
     #[arg(value_name = "TICKET_COUNT", value_parser = process_tickets, allow_negative_numbers = true)]
@@ -100,12 +99,12 @@ pub struct LtixArgs {
     #[arg(short = 'u', value_name = "USER")]
     pub of: Option<String>,
     /// Process tickets of this process
-    #[arg(short = 'p', value_name = "PID", value_parser = numbers::pid)]
+    #[arg(short = 'p', value_name = "PID", value_parser = argument_parsing::pid)]
     pub pid: Option<u32>,
 }
 
 fn within(text: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
-    let tickets = numbers::amount(text)?;
+    let tickets = argument_parsing::amount(text)?;
     if range.contains(&tickets) {
         Ok(tickets)
     } else {
@@ -125,38 +124,42 @@ fn base_tickets(text: &str) -> Result<u64, String> {
     within(text, BASE_TICKETS)
 }
 
-pub fn lnice(global: &Global, args: &LniceArgs) -> Result<ExitCode, CliError> {
+pub fn lnice(global: &GlobalOptions, args: &LniceArgs) -> Result<ExitCode, CliError> {
+    if let Some(ended) = job::stay_between(global)? {
+        return Ok(ended);
+    }
     let amount = args.tickets.unwrap_or(DEFAULT_TICKETS);
     let funding = vec![Amount { resource: "cpu".to_owned(), kind: TicketKind::Soft, amount }];
-    let taken = session::connect(global).and_then(|client| take_self(&client, None, Some(funding)));
+    let taken =
+        connection::connect(global).and_then(|client| take_self(&client, None, Some(funding)));
     become_command(taken, &args.command, Anyway::No)
 }
 
-pub fn lrenice(global: &Global, args: &LreniceArgs) -> Result<ExitCode, CliError> {
-    let done = session::connect(global)?
+pub fn lrenice(global: &GlobalOptions, args: &LreniceArgs) -> Result<ExitCode, CliError> {
+    let done = connection::connect(global)?
         .operate(Operation::SetTickets { pid: args.pid, amount: args.tickets })?;
     output::done(global, &done, None)?;
     Ok(ExitCode::SUCCESS)
 }
 
-pub fn lsetbase(global: &Global, args: &LsetbaseArgs) -> Result<ExitCode, CliError> {
-    let uid = people::uid(&args.of)?;
+pub fn lsetbase(global: &GlobalOptions, args: &LsetbaseArgs) -> Result<ExitCode, CliError> {
+    let uid = users::uid(&args.of)?;
     let done =
-        session::connect(global)?.operate(Operation::SetBase { uid, amount: args.tickets })?;
+        connection::connect(global)?.operate(Operation::SetBase { uid, amount: args.tickets })?;
     output::done(global, &done, None)?;
     Ok(ExitCode::SUCCESS)
 }
 
-pub fn ltix(global: &Global, args: &LtixArgs) -> Result<ExitCode, CliError> {
-    let uid = args.of.as_deref().map(people::uid).transpose()?;
-    let view = session::connect(global)?.ledger()?;
+pub fn ltix(global: &GlobalOptions, args: &LtixArgs) -> Result<ExitCode, CliError> {
+    let uid = args.of.as_deref().map(users::uid).transpose()?;
+    let view = connection::connect(global)?.ledger()?;
     let graph = Graph::new(&view);
     let tickets = match (uid, args.pid) {
         (Some(uid), _) => graph.base_tickets(uid).ok_or_else(|| {
             CliError::Unknown(format!(
                 "user {} has no currency with base tickets here; it gets one with its first \
                  process, or from `lsetbase`",
-                people::user_name(uid)
+                users::user_name(uid)
             ))
         })?,
         (None, Some(pid)) => {

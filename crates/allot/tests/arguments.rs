@@ -50,7 +50,6 @@ fn wrong_usage_ends_with_2() {
     refuses(&["--user", "--socket", "/x", "tree"], 2, "cannot be used with");
     refuses(&["top", "--interval", "0"], 2, "seconds");
     refuses(&["top"], 1, "cannot reach allotd");
-    refuses(&["exp", "run", "no-such-experiment"], 2, "cpu-hierarchy");
     refuses(&["currency", "chown", "build", ":"], 2, "names nobody");
     refuses(&["currency", "chown", "build", "no-such-user"], 1, "no-such-user");
     refuses(&["currency", "grant", "build", "group:no-such-group", "f--"], 1, "no-such-group");
@@ -169,7 +168,7 @@ fn the_utilities_have_the_papers_ranges() {
 
 #[test]
 fn a_reader_who_goes_is_no_error() {
-    for arguments in [&["completions", "zsh"][..], &["exp", "list"], &["--help"]] {
+    for arguments in [&["completions", "zsh"][..], &["--help"]] {
         let mut child = allot(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -191,7 +190,7 @@ fn completions_know_the_commands() {
         let output = output(&mut allot(&["completions", shell]));
         assert!(output.status.success());
         let script = String::from_utf8(output.stdout).expect("a script is UTF-8");
-        for word in ["currency", "unfund", "quantum-ms"] {
+        for word in ["currency", "unfund", "anyway"] {
             assert!(script.contains(word), "{shell} does not complete {word}");
         }
         assert!(!script.contains("workload"), "{shell} completes what is hidden");
@@ -199,38 +198,23 @@ fn completions_know_the_commands() {
 }
 
 #[test]
-fn experiments_are_listed() {
-    let output = output(&mut allot(&["exp", "list", "--json"]));
-    let list: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let names: Vec<_> =
-        list.as_array().expect("a list").iter().filter_map(|one| one["name"].as_str()).collect();
-    let anywhere = ["cpu-hierarchy", "rre", "insulation", "nice"];
-    let in_the_kernel = ["latency", "compile", "spawn", "inversion", "mtr-ls"];
-    assert_eq!(names[..9], [&anywhere[..], &in_the_kernel[..]].concat());
-    for one in list.as_array().expect("a list") {
-        let ways: Vec<_> = one["runs"].as_array().expect("ways").iter().collect();
-        assert!(!ways.is_empty(), "{one}");
-        let simulated = ways.contains(&&serde_json::Value::from("simulated"));
-        assert_eq!(simulated, one["usual_seconds_simulated"].is_number(), "{one}");
-    }
-    for shares in ["memory-shares", "disk-shares", "disk-queue-depth"] {
-        assert!(names.contains(&shares), "{names:?}");
-    }
-}
-
-#[test]
-fn simulating_takes_no_allotd() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let out = dir.path().join("out");
-    let out = out.to_str().expect("a path");
-    let args = ["exp", "run", "disk-shares", "--simulate", "--seconds", "20", "--out", out];
-    let done = output(&mut allot(&args));
-    assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
-    assert!(dir.path().join("out/report.json").is_file());
-    let refused = output(&mut allot(&[&["--socket", "/nowhere"][..], &args].concat()));
-    assert_eq!(refused.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("leave out --socket"), "{said}");
-    let live = output(&mut allot(&["exp", "run", "rre", "--simulate"]));
-    assert_eq!(live.status.code(), Some(2));
+fn a_command_that_is_another_program_says_where_it_was_sought() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let alone = dir.path().join("allot");
+    std::fs::copy(env!("CARGO_BIN_EXE_allot"), &alone).expect("the program can be copied");
+    let missing = output(as_program(alone.clone(), &["exp", "list"]).env("PATH", dir.path()));
+    assert_eq!(missing.status.code(), Some(127));
+    assert!(stderr(&missing).contains("allot-exp"), "{}", stderr(&missing));
+    assert!(stderr(&missing).contains("make install"), "{}", stderr(&missing));
+    let script = "#!/bin/sh\necho \"$0 $*\"; exit 3\n";
+    let beside = dir.path().join("allot-exp");
+    std::fs::write(&beside, script).expect("a file can be written");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&beside, mode).expect("it can be made a program");
+    let arguments = ["--socket", "/x", "exp", "--json", "run", "rre", "--live", "--help"];
+    let ran = output(&mut as_program(alone, &arguments));
+    let said = String::from_utf8(ran.stdout).expect("UTF-8");
+    let beside = beside.display();
+    assert_eq!(said, format!("{beside} --socket /x --json run rre --live --help\n"));
+    assert_eq!(ran.status.code(), Some(3));
 }

@@ -1,9 +1,9 @@
 //! What is seen of a ledger and of samples: drawn from what allotd would send.
 
 use allot::graph::Graph;
-use allot::style::Style;
 use allot::top::{Model, SortBy, frame_as_text};
 use allot::tree::render;
+use command_line::style::Style;
 use serde_json::{Value, json};
 use wire::{LedgerView, Sample, Status};
 
@@ -98,12 +98,12 @@ without tickets:
 └─ later                 fci------  alice
 * funded by several: NOW and SURE are the sum
 ";
-    assert_eq!(render(&ledger(), Some("cpu"), Style::PLAIN), expected);
+    assert_eq!(render(&ledger(), Some("cpu"), None, Style::PLAIN), expected);
 }
 
 #[test]
 fn a_tree_for_each_resource() {
-    let text = render(&ledger(), None, Style::PLAIN);
+    let text = render(&ledger(), None, None, Style::PLAIN);
     let (cpu, memory) = text.split_once("\nmemory\n").expect("two trees");
     assert!(cpu.starts_with("cpu\n"), "{cpu}");
     assert_eq!(
@@ -118,8 +118,8 @@ base      fci------  root            0.0 %  100.0 %
 
 #[test]
 fn colours_only_where_asked() {
-    assert!(!render(&ledger(), None, Style::PLAIN).contains('\x1b'));
-    let coloured = render(&ledger(), None, Style::COLOURED);
+    assert!(!render(&ledger(), None, None, Style::PLAIN).contains('\x1b'));
+    let coloured = render(&ledger(), None, None, Style::COLOURED);
     assert!(coloured.contains("\x1b["));
     assert!(!coloured.contains("\x1b[2J"), "a command's name moved the cursor");
 }
@@ -147,7 +147,7 @@ fn a_dense_graph_stays_as_long_as_its_tickets() {
             }
         }
     }
-    let lines = render(&view, Some("cpu"), Style::PLAIN).lines().count();
+    let lines = render(&view, Some("cpu"), None, Style::PLAIN).lines().count();
     assert_eq!(lines, 1 + 1 + view.tickets.len() + 1, "heading, base, tickets, footnote");
 }
 
@@ -164,7 +164,7 @@ fn names_are_found_as_allotd_finds_them() {
     assert_eq!(find("base", 1).unwrap(), 0);
     assert_eq!(find("#5", 1).unwrap(), 5);
     assert_eq!(find("pid:104", 1).unwrap(), 7);
-    assert_eq!(find("alice", 1).unwrap(), 1);
+    assert_eq!(find("alice:alice", 1).unwrap(), 1);
     assert_eq!(find("project", 1000).unwrap(), 3);
     assert_eq!(find("project", 1001).unwrap(), 11);
     assert_eq!(find("bob:project", 1000).unwrap(), 11);
@@ -238,10 +238,19 @@ fn model() -> Model {
 }
 
 #[test]
+fn a_tree_says_why_one_process_is_promised_less_than_its_tickets_are_worth() {
+    // make's tickets are worth 86 %.
+    let says = |most| render(&ledger(), Some("cpu"), most, Style::PLAIN);
+    assert!(says(Some(0.5)).contains("so `allot top` promises it 50.0 % at most\n"));
+    assert!(!says(Some(0.9)).contains("promises it"));
+    assert!(!says(None).contains("promises it"));
+}
+
+#[test]
 fn a_frame_of_top() {
     let expected = "\
 allot 0.1.0 (private)  user-level stride, quantum 10 ms, 2 CPUs, 3 clients
-over 2 s: clients 100.0 % of the CPUs, allotd 0.5 % of one; 200 draws, 1 late
+over 2 s: clients 100.0 % of the CPUs, allotd 0.5 % of one, 200 draws, 1 late
 process 105 has another policy
 
     PID USER     COMMAND      STATE     PROMISED        MEASURED            WINS
@@ -252,6 +261,24 @@ process 105 has another policy
     let frame = frame_as_text(&mut model(), 80);
     assert!(frame.lines().all(|line| line.chars().count() <= 80), "{frame}");
     assert_eq!(frame, expected);
+}
+
+#[test]
+fn a_long_head_takes_another_line_and_is_not_cut() {
+    let mut model = model();
+    let mut last = model.latest().expect("a sample").clone();
+    (last.draws, last.late) = (7_654_321, 98_765);
+    model.add_sample(last);
+    for columns in [80, 60, 40] {
+        let frame = frame_as_text(&mut model, columns);
+        let head: Vec<&str> = frame.lines().take_while(|line| !line.is_empty()).collect();
+        for part in ["of the CPUs,", "of one,", "7654321 draws,", "98765 late"] {
+            assert!(head.iter().any(|line| line.contains(part)), "{part} at {columns}: {frame}");
+        }
+        for client in ["102", "101", "106"] {
+            assert!(frame.lines().any(|line| line.trim_start().starts_with(client)), "{frame}");
+        }
+    }
 }
 
 #[test]
@@ -287,7 +314,7 @@ fn a_tree_says_who_joined_lends_or_is_a_guest() {
     let tickets = view["tickets"].as_array_mut().expect("a list");
     tickets.push(ticket(99, 4, 5, "transfer", 1000, "cpu"));
     let view: LedgerView = serde_json::from_value(view).expect("a view");
-    let tree = render(&view, Some("cpu"), Style::PLAIN);
+    let tree = render(&view, Some("cpu"), None, Style::PLAIN);
     let has = |name: &str, note: &str| {
         tree.lines().any(|line| line.contains(name) && line.trim_end().contains(note))
     };

@@ -1,123 +1,9 @@
 //! The commands against a real allotd that keeps a ledger and touches no process.
 
-use serde_json::Value;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+mod common;
 
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A private allotd of its own, gone when this is dropped.
-struct Daemon {
-    process: Child,
-    dir: tempfile::TempDir,
-}
-
-impl Daemon {
-    fn socket(&self) -> PathBuf {
-        self.dir.path().join("allotd.sock")
-    }
-
-    /// Starts one; none where there is no program to start.
-    fn start(test: &str) -> Option<Daemon> {
-        let beside = Path::new(env!("CARGO_BIN_EXE_allot")).with_file_name("allotd");
-        let program = std::env::var_os("ALLOTD").map_or(beside, PathBuf::from);
-        if !program.is_file() {
-            let line = format!("SKIP {test}: {} has not been built\n", program.display());
-            std::io::stderr().write_all(line.as_bytes()).expect("standard error is open");
-            return None;
-        }
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let process = Command::new(program)
-            .args(["--user", "--enforcer", "none", "--with-parent", "--state-dir"])
-            .arg(dir.path().join("state"))
-            .arg("--socket")
-            .arg(dir.path().join("allotd.sock"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("allotd can be started");
-        let daemon = Daemon { process, dir };
-        let since = Instant::now();
-        while !daemon.run(&["status"]).status.success() {
-            assert!(since.elapsed() < PATIENCE, "allotd does not answer");
-            sleep(Duration::from_millis(50));
-        }
-        Some(daemon)
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_allot"));
-        command.args(arguments).env("ALLOT_SOCKET", self.socket()).stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().expect("allot can be started")
-    }
-
-    #[track_caller]
-    fn says(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{arguments:?}: {stderr}");
-        String::from_utf8(output.stdout).expect("output is UTF-8")
-    }
-
-    #[track_caller]
-    fn json(&self, arguments: &[&str]) -> Value {
-        serde_json::from_str(&self.says(&[&["--json"], arguments].concat())).expect("JSON")
-    }
-
-    #[track_caller]
-    fn refuses(&self, arguments: &[&str], code: &str) {
-        let output = self.run(&[&["--json"], arguments].concat());
-        let error: Value = serde_json::from_slice(&output.stderr).expect("the error is JSON");
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
-        assert_eq!(error["error"]["code"], code, "{arguments:?}: {error}");
-    }
-
-    /// Runs a command that waits for its standard input to end, and waits until its process is
-    /// the command's.
-    fn waiting(&self, arguments: &[&str]) -> Child {
-        let child = self
-            .command(&[arguments, &["cat"]].concat())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("allot can be started");
-        let comm = format!("/proc/{}/comm", child.id());
-        let since = Instant::now();
-        while std::fs::read_to_string(&comm).unwrap_or_default() != "cat\n" {
-            assert!(since.elapsed() < PATIENCE, "{arguments:?} did not become its command");
-            sleep(Duration::from_millis(20));
-        }
-        child
-    }
-
-    /// The tickets that a process's client holds: issuer, kind, amount.
-    fn tickets(&self, pid: u32) -> Vec<(u64, String, u64)> {
-        let shown = self.json(&["currency", "show", &format!("pid:{pid}")]);
-        let held = shown["held"].as_array().expect("a list").iter();
-        held.map(|ticket| {
-            let kind = ticket["kind"].as_str().expect("a kind").to_owned();
-            let number = |name: &str| ticket[name].as_u64().expect("a number");
-            (number("issuer"), kind, number("amount"))
-        })
-        .collect()
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
+use common::Daemon;
+use std::process::{Child, Command, Stdio};
 
 /// Lets a waiting command end.
 fn end(mut child: Child) -> Option<i32> {
@@ -284,4 +170,40 @@ fn what_is_shown() {
     let output = daemon.run(&["top"]);
     assert_eq!(output.status.code(), Some(2), "no terminal to draw on");
     assert_eq!(end(child), Some(0));
+}
+
+#[test]
+fn a_log_in_a_file_has_no_codes_of_colours() {
+    let Some(daemon) = Daemon::start("a_log_in_a_file_has_no_codes_of_colours") else { return };
+    // It answers, so it has said that it listens.
+    let log = daemon.log();
+    assert!(log.contains("INFO listening"), "{log:?}");
+    assert!(!log.contains('\x1b'), "{log:?}");
+}
+
+#[test]
+fn doctor_says_nothing_twice_in_one_line() {
+    let Some(daemon) = Daemon::start("doctor_says_nothing_twice_in_one_line") else { return };
+    let doctor = daemon.json(&["doctor"]);
+    let list = |name: &str, text: &str| -> Vec<String> {
+        let all = doctor[name].as_array().expect("a list").iter();
+        all.map(|one| one[text].as_str().expect("words").to_owned()).collect()
+    };
+    for line in list("resources", "why").into_iter().chain(list("checks", "says")) {
+        let begin = |part: &str| part.split_whitespace().take(3).collect::<Vec<_>>().join(" ");
+        let mut parts: Vec<String> = line.split([':', ';']).map(begin).collect();
+        parts.retain(|part| part.contains(' '));
+        let all = parts.len();
+        parts.sort();
+        parts.dedup();
+        assert_eq!(parts.len(), all, "{line}");
+    }
+}
+
+#[test]
+fn an_amount_of_memory_is_refused_where_no_memory_is_shared() {
+    let test = "an_amount_of_memory_is_refused_where_no_memory_is_shared";
+    let Some(daemon) = Daemon::start(test) else { return };
+    daemon.says(&["currency", "create", "alice"]);
+    daemon.refuses(&["fund", "alice", "--from", "base", "--memory", "1G"], "conflict");
 }

@@ -1,10 +1,10 @@
 //! `allotd calibrate`: measures a disk for iocost and keeps the result. `allot calibrate` runs it.
 
-use crate::cpu::with_causes;
+use crate::enforcement::with_causes;
 use clap::Args;
-use enforce::disk::{
-    self, CalibrateOptions, DEFAULT_DISKS_FILE, DiskFacts, KeptDisk, KeptDisks, Load, Places, Rate,
-    Run, Speed,
+use disk::{
+    CalibrateOptions, DEFAULT_DISKS_FILE, DiskFacts, KeptDisk, KeptDisks, Load, Places, Rate, Run,
+    Speed,
 };
 use serde::Serialize;
 use std::path::PathBuf;

@@ -1,44 +1,40 @@
 //! What this machine offers, and what allot makes of it.
 
-use crate::cpu::with_causes;
-use enforce::cgroup::{NoCgroup, available_for};
-use enforce::disk::{self, DEFAULT_DISKS_FILE, KeptDisks, Places};
-use enforce::scx::WhyNot;
-use observe::{CgroupLayout, MachineFacts};
-use std::path::Path;
+use crate::registrations::{resource_kinds, why_not_shared};
+use enforcer::{Registration, ResourceStatus, Settings, Survey};
+use ledger::{KindName, ResourceKind};
+use observe::MachineFacts;
 use wire::{Check, Doctor, DoctorResource, Status};
 
 /// What was found out at the start.
 pub struct Findings {
     machine: MachineFacts,
-    hold: (String, String),
     life: Result<String, String>,
-    groups: (bool, String),
-    sched_ext: Result<String, String>,
-    cgroup: Result<String, String>,
-    others: Vec<DoctorResource>,
-    gaps: Vec<Check>,
+    /// How each resource would be shared, the CPU first.
+    resources: Vec<DoctorResource>,
+    checks: Vec<Check>,
 }
 
 impl Findings {
-    /// Look at the machine. Tries things out on processes of its own.
-    pub fn look() -> Findings {
-        let (hold, why) = enforce::hold_available();
+    /// Looks at the machine. Tries things out on processes of its own.
+    pub fn look(enforcers: &[Registration], settings: &Settings) -> Findings {
         let life = observe::watch_best().map(|(_, why)| why).map_err(|error| error.to_string());
-        let machine = observe::machine();
-        let (others, gaps) = others();
-        Findings {
-            others,
-            gaps,
-            machine,
-            hold: (hold.to_string(), why),
-            life,
-            groups: enforce::scheduling_groups(),
-            sched_ext: sched_ext(),
-            cgroup: enforce::cgroup::available()
-                .map(|root| root.to_string())
-                .map_err(|error| format!("{}; {}", with_causes(&error), cgroup_advice(&error))),
+        let surveys: Vec<Survey> = enforcers.iter().map(|it| (it.survey)(settings)).collect();
+        let surveyed = surveys.iter().flat_map(|survey| &survey.resources);
+        let surveyed: Vec<&ResourceStatus> = surveyed.collect();
+        let mut resources = Vec::new();
+        for kind in resource_kinds(enforcers).all() {
+            let found = surveyed.iter().filter(|it| it.resource.kind() == kind.name);
+            let before = resources.len();
+            resources.extend(found.map(|it| resource_view(it)));
+            if resources.len() == before {
+                resources.push(best_of_kind(enforcers, settings, kind));
+            }
         }
+        let checks = surveys.into_iter().flat_map(|survey| survey.checks);
+        let view = |it: enforcer::Check| Check { name: it.name, ok: it.ok, says: it.says };
+        let checks = checks.map(view).collect();
+        Findings { machine: observe::machine(), life, resources, checks }
     }
 
     /// The machine in one line.
@@ -56,169 +52,76 @@ impl Findings {
 
     /// The whole report; with what a running allotd really does, where there is one.
     pub fn report(&self, status: Option<&Status>) -> Doctor {
-        let (hold, why) = &self.hold;
-        let cpu = match status {
-            Some(status) => DoctorResource {
-                resource: "cpu".to_owned(),
+        let mut real: Vec<DoctorResource> = Vec::new();
+        if let Some(status) = status {
+            real.push(DoctorResource {
+                resource: KindName::CPU.to_string(),
                 enforcer: status.cpu.name.clone(),
                 why: status.cpu.why.clone(),
-            },
-            None => {
-                let (enforcer, why) = match (&self.sched_ext, &self.cgroup) {
-                    (Ok(says), _) => ("sched-ext", says.clone()),
-                    (Err(no), Ok(says)) => ("cgroup", format!("{says}; not sched-ext: {no}")),
-                    (Err(no), Err(nor)) => {
-                        let waits = format!("losers wait in `{hold}`: {why}");
-                        ("user-level", format!("{waits}; not sched-ext: {no}; not cgroup: {nor}"))
-                    }
-                };
-                DoctorResource { resource: "cpu".to_owned(), enforcer: enforcer.to_owned(), why }
-            }
-        };
-        let mut resources = vec![cpu];
-        let others = status.map(|status| status.others.as_slice()).unwrap_or_default();
-        resources.extend(self.others.iter().map(|found| {
-            let real = others.iter().find(|real| real.resource == found.resource);
-            real.unwrap_or(found).clone()
-        }));
+            });
+            real.extend(status.others.iter().cloned());
+        }
+        let mut resources: Vec<DoctorResource> = self
+            .resources
+            .iter()
+            .map(|found| {
+                let real = real.iter().find(|real| real.resource == found.resource);
+                real.unwrap_or(found).clone()
+            })
+            .collect();
         // Tickets of what is not there.
         let known: Vec<String> = resources.iter().map(|found| found.resource.clone()).collect();
-        resources.extend(others.iter().filter(|real| !known.contains(&real.resource)).cloned());
-        let mut checks = vec![
-            Check {
-                name: "hold".to_owned(),
-                ok: hold == "idle",
-                says: format!("losers wait in `{hold}`: {why}"),
-            },
-            Check {
-                name: "life source".to_owned(),
-                ok: self.life.is_ok(),
-                says: self.life.clone().unwrap_or_else(|error| error),
-            },
-            check("sched_ext", &self.sched_ext),
-            check("cgroup weights", &self.cgroup),
-            self.cgroup_layout(),
-            Check {
-                name: "scheduling groups".to_owned(),
-                ok: self.groups.0,
-                says: self.groups.1.clone(),
-            },
-        ];
-        checks.extend(self.gaps.iter().cloned());
-        if let Some(status) = status {
-            let drift = &status.cpu.drift;
-            checks.push(Check {
-                name: "drift".to_owned(),
-                ok: drift.is_empty(),
-                says: if drift.is_empty() {
-                    "everything is as the plan has it".to_owned()
-                } else {
-                    drift.join("; ")
-                },
-            });
-        }
+        resources.extend(real.into_iter().filter(|real| !known.contains(&real.resource)));
+        let mut checks = vec![Check {
+            name: "life source".to_owned(),
+            ok: self.life.is_ok(),
+            says: self.life.clone().unwrap_or_else(|error| error),
+        }];
+        checks.extend(self.checks.iter().cloned());
+        checks.extend(status.map(drift_check));
         Doctor { machine: self.machine_line(), resources, checks }
     }
+}
 
-    fn cgroup_layout(&self) -> Check {
-        let (ok, says) = match &self.machine.cgroup {
-            CgroupLayout::None => (false, "no cgroup tree is mounted".to_owned()),
-            CgroupLayout::V2 { mount, controllers } => {
-                (true, format!("version 2 at {mount} with {}", controllers.join(", ")))
-            }
-            CgroupLayout::V1 { controllers } => {
-                (false, format!("version 1 only, with {}", controllers.join(", ")))
-            }
-            CgroupLayout::Hybrid { mount, v1_controllers, .. } => (
-                false,
-                format!("version 2 at {mount}, but {} are version 1's", v1_controllers.join(", ")),
-            ),
-        };
-        Check { name: "cgroup".to_owned(), ok, says }
+fn drift_check(status: &Status) -> Check {
+    let drift = &status.cpu.drift;
+    Check {
+        name: "drift".to_owned(),
+        ok: drift.is_empty(),
+        says: match drift.is_empty() {
+            true => "everything is as the plan has it".to_owned(),
+            false => drift.join("; "),
+        },
     }
 }
 
-fn check(name: &str, found: &Result<String, String>) -> Check {
-    let (ok, says) = match found {
-        Ok(says) => (true, says.clone()),
-        Err(says) => (false, says.clone()),
-    };
-    Check { name: name.to_owned(), ok, says }
-}
-
-/// What the kernel's scheduler would be like, or why there is none and what to do.
-fn sched_ext() -> Result<String, String> {
-    let facts = enforce::scx::available().map_err(|why| {
-        let advice = match &why {
-            WhyNot::NoSchedExt { .. } => {
-                "a kernel since 6.12 with CONFIG_SCHED_CLASS_EXT=y has it (Ubuntu 25.04; not Debian 13's own)"
-            }
-            WhyNot::NoBtf { .. } => "it takes a kernel with CONFIG_DEBUG_INFO_BTF=y",
-            WhyNot::BrokenBtf { .. } => "any other build of the kernel will do",
-            WhyNot::NotPrivileged => "start allotd as root, without --user",
-            WhyNot::InContainer => "run allotd on the machine itself",
-            WhyNot::Occupied { .. } => "stop it, and start allotd again",
-        };
-        format!("{why}; {advice}")
-    })?;
-    let lends = match facts.has_lock_tracepoints {
-        true => "who waits for a lock of the kernel lends its tickets",
-        false => "without the tracepoints of locks: who waits for one lends nothing",
-    };
-    Ok(format!("kernel {} can run allot's scheduler; {lends}", facts.release))
-}
-
-/// What memory, every disk and the network would be shared by, and what of it no share can hold.
-fn others() -> (Vec<DoctorResource>, Vec<Check>) {
-    let of = |resource: String, enforcer: &str, why: String| DoctorResource {
-        resource,
-        enforcer: enforcer.to_owned(),
-        why,
-    };
-    let memory = match available_for("memory") {
-        Ok(root) => of("memory".to_owned(), "cgroup", format!("{root}, once anybody has tickets")),
-        Err(no) => of("memory".to_owned(), "none", format!("{no}; {}", cgroup_advice(&no))),
-    };
-    let (mut all, mut gaps) = (vec![memory], Vec::new());
-    let io = available_for("io");
-    let kept = KeptDisks::load(Path::new(DEFAULT_DISKS_FILE));
-    if let Err(error) = &kept {
-        gaps.push(Check { name: "disk speeds".to_owned(), ok: false, says: with_causes(error) });
+fn resource_view(found: &ResourceStatus) -> DoctorResource {
+    DoctorResource {
+        resource: found.resource.to_string(),
+        enforcer: found.by.clone().unwrap_or_else(|| "none".to_owned()),
+        why: found.why.clone(),
     }
-    let kept = kept.unwrap_or_default();
-    for facts in
-        disk::names(&Places::of_this_machine()).iter().filter_map(|name| disk::look(name).ok())
-    {
-        let speed = kept.get(&facts).map(|kept| &kept.speed);
-        let report = disk::report(&facts, speed);
-        let name = format!("disk:{}", facts.name);
-        all.push(match (&io, &report.way) {
-            (Err(no), _) => of(name.clone(), "none", format!("{no}; {}", cgroup_advice(no))),
-            (Ok(_), Ok(way)) => {
-                let line = format!("once anybody has tickets; {}", report.line);
-                of(name.clone(), way.name(), line)
+}
+
+/// The first enforcer that could serve a kind here, and why not those before it.
+fn best_of_kind(
+    enforcers: &[Registration],
+    settings: &Settings,
+    kind: &ResourceKind,
+) -> DoctorResource {
+    let mut refused = String::new();
+    for candidate in enforcers.iter().filter(|it| it.serves(kind.name)) {
+        match (candidate.available)(settings, kind.name) {
+            Ok(says) => {
+                let (resource, enforcer) = (kind.usage(), candidate.name.to_owned());
+                return DoctorResource { resource, enforcer, why: format!("{says}{refused}") };
             }
-            (Ok(_), Err(no)) => of(name.clone(), "none", no.to_string()),
-        });
-        for says in report.gaps {
-            gaps.push(Check { name: name.clone(), ok: false, says });
+            Err(why) => refused.push_str(&format!("; not {}: {why}", candidate.name)),
         }
     }
-    all.push(of("net:INTERFACE".to_owned(), "none", "this version shares no networks".to_owned()));
-    (all, gaps)
-}
-
-fn cgroup_advice(why: &NoCgroup) -> &'static str {
-    match why {
-        NoCgroup::NoTree => "mount -t cgroup2 none /sys/fs/cgroup",
-        NoCgroup::BoundToV1(_) => {
-            "boot with systemd.unified_cgroup_hierarchy=1 or cgroup_no_v1=all"
-        }
-        NoCgroup::NoController(..) => "it takes a kernel that was built with it",
-        NoCgroup::NotRoot => "start allotd as root, without --user",
-        NoCgroup::ReadOnly(_) => "give the container a tree that it may write",
-        NoCgroup::Occupied(_) => "move its processes into a cgroup below it first",
-        NoCgroup::NoBus(_) => "start D-Bus, or see why `busctl status` fails",
-        NoCgroup::Kernel(_) => "see the kernel's log",
-    }
+    let why = match refused.strip_prefix("; ") {
+        Some(refused) => refused.to_owned(),
+        None => why_not_shared(kind.name),
+    };
+    DoctorResource { resource: kind.usage(), enforcer: "none".to_owned(), why }
 }

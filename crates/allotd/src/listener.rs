@@ -1,28 +1,23 @@
 //! The socket: who may connect, and who a connection is.
 
+use crate::connection::{Caller, Connection, Tally};
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
+use ledger::Persons;
 use nix::sys::stat::Mode;
 use observe::{Peer, peer_of};
-use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{UnixListener, UnixStream};
 
-/// The most connections that one ordinary uid may have open, so that nobody keeps others out.
-const CONNECTIONS_PER_UID: usize = 64;
+/// The most connections that one ordinary person may have open, so that nobody keeps others out.
+const CONNECTIONS_PER_PERSON: usize = 64;
+/// The most of all ordinary persons together.
+const CONNECTIONS_IN_ALL: usize = 4096;
 
-/// How many connections each ordinary uid has open.
-type OpenByUid = Arc<Mutex<BTreeMap<u32, usize>>>;
-
-/// Who is at the other end, as the kernel says; `None` where it would not say.
-#[derive(Clone, Debug)]
-pub struct Caller(pub Option<ledger::Caller>);
+/// The person of callers whom the kernel does not name.
+const NOBODY: u32 = u32::MAX;
 
 /// The socket of an allotd, gone from the file system when dropped.
 pub struct Gate {
@@ -30,14 +25,8 @@ pub struct Gate {
     path: PathBuf,
     // A private allotd serves its owner and root.
     only_uid: Option<u32>,
-    open: OpenByUid,
-}
-
-/// A connection that is counted while it is open.
-pub struct Connection {
-    stream: UnixStream,
-    caller: Caller,
-    counted: Option<(u32, OpenByUid)>,
+    open: Tally,
+    persons: Persons,
 }
 
 /// A socket that cannot be had.
@@ -65,7 +54,7 @@ impl Gate {
     ///
     /// # Errors
     /// See [`GateError`].
-    pub fn open(path: &Path, only_uid: Option<u32>) -> Result<Gate, GateError> {
+    pub fn open(path: &Path, only_uid: Option<u32>, persons: Persons) -> Result<Gate, GateError> {
         let os = |cause| GateError::Os { path: path.to_owned(), cause };
         match std::fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => {
@@ -92,7 +81,7 @@ impl Gate {
             let everybody = std::fs::Permissions::from_mode(0o666);
             std::fs::set_permissions(path, everybody).map_err(os)?;
         }
-        Ok(Gate { listener, path: path.to_owned(), only_uid, open: Arc::default() })
+        Ok(Gate { listener, path: path.to_owned(), only_uid, open: Tally::default(), persons })
     }
 
     fn admit(&self, stream: UnixStream) -> Option<Connection> {
@@ -103,7 +92,7 @@ impl Gate {
                 if self.only_uid.is_some() {
                     return None;
                 }
-                return Some(Connection { stream, caller: Caller(None), counted: None });
+                return Some(Connection::new(stream, None, NOBODY, None));
             }
         };
         let uid = peer.uid;
@@ -111,18 +100,23 @@ impl Gate {
             tracing::warn!("uid {uid} may not connect to a private allotd");
             return None;
         }
-        if uid != 0 {
-            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = open.entry(uid).or_default();
-            if *count >= CONNECTIONS_PER_UID {
-                // Not louder: that user decides how often.
-                tracing::debug!("uid {uid} has {CONNECTIONS_PER_UID} connections open: no more");
-                return None;
+        let person = self.persons.of(uid);
+        let counted = match uid {
+            0 => None,
+            _ => {
+                let counted =
+                    self.open.count(person, 1, CONNECTIONS_PER_PERSON, CONNECTIONS_IN_ALL);
+                if counted.is_none() {
+                    // Not louder: that user decides how often.
+                    tracing::debug!(
+                        "uid {person} has its {CONNECTIONS_PER_PERSON} connections: no more"
+                    );
+                    return None;
+                }
+                counted
             }
-            *count += 1;
-        }
-        let counted = (uid != 0).then(|| (uid, Arc::clone(&self.open)));
-        Some(Connection { stream, caller: Caller(Some(caller(peer))), counted })
+        };
+        Some(Connection::new(stream, Some(caller(peer)), person, counted))
     }
 }
 
@@ -170,47 +164,5 @@ impl Listener for Gate {
 impl Connected<IncomingStream<'_, Gate>> for Caller {
     fn connect_info(stream: IncomingStream<'_, Gate>) -> Self {
         stream.io().caller.clone()
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        if let Some((uid, open)) = &self.counted {
-            let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(count) = open.get_mut(uid) {
-                *count -= 1;
-                if *count == 0 {
-                    open.remove(uid);
-                }
-            }
-        }
-    }
-}
-
-impl AsyncRead for Connection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

@@ -1,17 +1,14 @@
 //! What consumes, from the words of the interface to the ledger's and back: threads, processes and
 //! cgroups. Whose each is, the kernel says; a caller's word counts for nothing.
 
-use crate::resolve::{Found, look, no_process};
-use crate::trouble::trouble;
-use crate::view::Commands;
-use ledger::{Currency, CurrencyId, Ledger, Member, Nature, NewClient, ProcessIdentity};
-use observe::{CgroupLayout, ProcessHandle};
+use ledger::{Currency, CurrencyId, CurrencyKind, Ledger, Member, NewClient, ProcessIdentity};
+use observe::CgroupLayout;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use wire::{MemberView, ProcessView, Trouble};
+use wire::{ApiError, ErrorCode, MemberView, ProcessView};
 
 /// The most members whose life is looked at in one go.
 const LOOKED_AT: usize = 256;
@@ -20,8 +17,11 @@ const SHOWN_MAX: usize = 1000;
 /// How deep cgroups are looked for.
 const DEPTH_MAX: usize = 32;
 
+/// The names of commands, which the ledger does not know.
+pub type Commands = BTreeMap<ProcessIdentity, String>;
+
 /// Where the cgroups that are members are.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Cgroups {
     mount: Option<PathBuf>,
     paths: BTreeMap<u64, PathBuf>,
@@ -68,19 +68,25 @@ impl Cgroups {
     ///
     /// # Errors
     /// When there is none, or the machine has no tree of version 2.
-    pub fn find(&mut self, text: &str) -> Result<NewClient, Trouble> {
+    pub fn find(&mut self, text: &str) -> Result<NewClient, ApiError> {
         let mount = self.mount.as_ref().ok_or_else(|| {
-            trouble("conflict", "this machine has no cgroup v2 tree, whose groups could be clients")
+            ApiError::new(
+                ErrorCode::Conflict,
+                "this machine has no cgroup v2 tree, whose groups could be clients",
+            )
         })?;
         let path = Path::new(text);
         let below = path.strip_prefix(mount).or_else(|_| path.strip_prefix("/")).unwrap_or(path);
         if below.as_os_str().is_empty() || below == Path::new(".") {
             let what = "the root of the cgroup tree is everybody; name a cgroup below it";
-            return Err(trouble("invalid", what));
+            return Err(ApiError::new(ErrorCode::Invalid, what));
         }
         let missing = |errno: rustix::io::Errno| {
             let (mount, why) = (mount.display(), std::io::Error::from(errno));
-            trouble("unknown", format!("there is no cgroup `{text}` in {mount}: {why}"))
+            ApiError::new(
+                ErrorCode::Unknown,
+                format!("there is no cgroup `{text}` in {mount}: {why}"),
+            )
         };
         // Nothing that a caller writes leads out of the tree, or does more than look.
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -133,16 +139,21 @@ fn cgroup_id(member: Member) -> Option<u64> {
     }
 }
 
-/// What consumes as a currency or as a client that it funds, at most [`SHOWN_MAX`]; and how many more
-/// there are.
-pub fn all_of(ledger: &Ledger, id: CurrencyId) -> (Vec<Member>, u64) {
+/// What consumes as a currency or as a client that it funds, at most [`SHOWN_MAX`]; and how many more there are. So many
+/// tickets are followed as `room` has left; where that ends, at least one is left out.
+pub fn all_of(ledger: &Ledger, id: CurrencyId, room: &mut usize) -> (Vec<Member>, u64) {
     let mut seen = BTreeSet::from([id]);
     let mut open = vec![id];
     let (mut all, mut left_out) = (Vec::new(), 0);
     while let Some(id) = open.pop() {
         if !ledger.currency(id).is_some_and(Currency::is_client) {
-            let holders = ledger.issued(id).map(|(_, ticket)| ticket.holder);
-            open.extend(holders.filter(|holder| seen.insert(*holder)));
+            if *room == 0 {
+                left_out += 1;
+                continue;
+            }
+            let issued: Vec<_> = ledger.issued(id).take(*room).map(|(_, it)| it.holder).collect();
+            *room -= issued.len();
+            open.extend(issued.into_iter().filter(|holder| seen.insert(*holder)));
             continue;
         }
         for member in founder_of(ledger, id).into_iter().chain(ledger.members(id)) {
@@ -154,8 +165,8 @@ pub fn all_of(ledger: &Ledger, id: CurrencyId) -> (Vec<Member>, u64) {
 
 /// Whose client it is, where that has joined no other.
 fn founder_of(ledger: &Ledger, id: CurrencyId) -> Option<Member> {
-    match ledger.currency(id)?.record.nature {
-        Nature::Client { founder, .. } => Some(founder),
+    match ledger.currency(id)?.record.kind {
+        CurrencyKind::Client { founder, .. } => Some(founder),
         _ => None,
     }
     .filter(|founder| ledger.joined_by(founder).is_none())
@@ -174,18 +185,6 @@ pub fn gone(ledger: &Ledger, cgroups: &Cgroups, last: &mut Option<Member>) -> Ve
         Member::Process(_) | Member::Kernel | Member::Rest => false,
     };
     some.into_iter().filter(is_gone).collect()
-}
-
-/// A thread, with the process that it belongs to.
-///
-/// # Errors
-/// When there is none.
-pub fn find_thread(tid: u32) -> Result<Found, Trouble> {
-    let thread = observe::thread(tid).map_err(no_process)?;
-    let process = ProcessHandle::open_identity(thread.process).map_err(no_process)?;
-    let found = look(&process).map_err(no_process)?;
-    let NewClient { uid, gid, .. } = found.client;
-    Ok(Found { client: NewClient { member: Member::Thread(thread), uid, gid }, ..found })
 }
 
 /// A member as people see it.

@@ -1,6 +1,11 @@
 //! The command line of allotd.
 
+use crate::enforcement::Choice;
+use crate::registrations::ENFORCERS;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Parser, Subcommand, ValueEnum};
+use enforcer::{CpuSettings, HoldMethod, MemorySettings, Settings};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The daemon of allot: keeps the ledger and shares the machine by it.
@@ -30,6 +35,9 @@ pub struct Options {
     /// The funding policy: who gets which currency (not for a private allotd)
     #[arg(long, value_name = "FILE", default_value = "/etc/allot/policy.toml")]
     pub funding_policy: PathBuf,
+    /// The socket of the machine's allotd, to which a private one defers while both would hold processes
+    #[arg(long, value_name = "PATH", default_value_os_t = wire::default_socket())]
+    pub machine_socket: PathBuf,
     /// Who draws
     #[arg(long, value_name = "POLICY", default_value = "lottery")]
     pub policy: policy::PolicyName,
@@ -44,8 +52,8 @@ pub struct Options {
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
     pub cpus: Option<CpuList>,
     /// Who enforces cpu tickets
-    #[arg(long, value_enum, default_value_t = EnforcerName::Auto)]
-    pub enforcer: EnforcerName,
+    #[arg(long, value_name = "ENFORCER", default_value = "auto", value_parser = enforcer_names())]
+    pub enforcer: String,
     /// Who waits for a lock of the kernel does not lend its tickets to who holds it (sched-ext)
     #[arg(long)]
     pub no_transfer: bool,
@@ -76,8 +84,11 @@ pub struct Options {
     #[arg(long, value_name = "LOW,HIGH", value_parser = thresholds)]
     pub guest_memory: Option<Thresholds>,
     /// Where speeds of disks are kept that `allotd calibrate` has measured
-    #[arg(long, value_name = "FILE", default_value = enforce::disk::DEFAULT_DISKS_FILE)]
+    #[arg(long, value_name = "FILE", default_value = disk::DEFAULT_DISKS_FILE)]
     pub disks_file: PathBuf,
+    /// A setting of a kind of resource that has no option here, as in token.seats=4
+    #[arg(long = "set", value_name = "KIND.NAME=VALUE", value_parser = own_setting)]
+    pub own: Vec<(String, String)>,
     /// End when the process that started this one ends
     #[arg(long)]
     pub with_parent: bool,
@@ -102,33 +113,17 @@ pub enum Command {
     Guardian,
 }
 
-/// Who enforces cpu tickets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum EnforcerName {
-    /// The best that this machine offers: sched-ext, else cgroup, else user-level; a private
-    /// allotd has user-level
-    Auto,
-    /// The kernel: it draws at every wake-up and every quantum, among all threads of the machine
-    SchedExt,
-    /// The kernel's own weights, by cgroup v2
-    Cgroup,
-    /// A lottery over real processes, in user space
-    UserLevel,
-    /// Nobody: the ledger is kept and nothing is touched
-    None,
-}
-
-impl EnforcerName {
-    /// As users write it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            EnforcerName::Auto => "auto",
-            EnforcerName::SchedExt => "sched-ext",
-            EnforcerName::Cgroup => "cgroup",
-            EnforcerName::UserLevel => "user-level",
-            EnforcerName::None => "none",
-        }
-    }
+/// The names that `--enforcer` takes, with what each is.
+fn enforcer_names() -> impl clap::builder::TypedValueParser<Value = String> {
+    let best =
+        "The best that this machine offers, in the order below; a private allotd has user-level";
+    let nobody = "Nobody: the ledger is kept and nothing is touched";
+    let named = |name: &'static str, help: &'static str| PossibleValue::new(name).help(help);
+    let of_cpu = ENFORCERS.iter().filter(|it| it.serves(ledger::KindName::CPU));
+    let all = std::iter::once(named("auto", best))
+        .chain(of_cpu.map(|it| named(it.name, it.summary)))
+        .chain([named("none", nobody)]);
+    PossibleValuesParser::new(all)
 }
 
 /// Who keeps shares of memory and disks.
@@ -207,6 +202,79 @@ fn cpu_list(text: &str) -> Result<CpuList, String> {
         cpus.extend(first..=last);
     }
     Ok(CpuList(cpus.into_iter().collect()))
+}
+
+fn own_setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if name.contains('.') => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write KIND.NAME=VALUE, as in token.seats=4".to_owned()),
+    }
+}
+
+impl Options {
+    /// Who is to enforce.
+    pub fn choice(&self) -> Choice {
+        match self.enforcer.as_str() {
+            "auto" => Choice::Best,
+            "none" => Choice::Nobody,
+            name => Choice::Named(name.to_owned()),
+        }
+    }
+
+    /// The settings of all enforcers. Their records are kept at `records`.
+    pub fn settings(&self, program: PathBuf, records: PathBuf, seed: u64) -> Settings {
+        let cpu = CpuSettings {
+            algorithm: self.policy,
+            quantum_ns: self.quantum_ms.map(|ms| ms * 1_000_000),
+            cpus: self.cpus.as_ref().map(|list| list.0.clone()),
+            hold: match self.hold {
+                HoldName::Auto => HoldMethod::Auto,
+                HoldName::Idle => HoldMethod::Idle,
+                HoldName::Stop => HoldMethod::Stop,
+            },
+            transfers: !self.no_transfer,
+        };
+        Settings {
+            is_private: self.user,
+            program,
+            records,
+            seed,
+            cpu,
+            memory: self.memory_settings(),
+            disks_file: self.disks_file.clone(),
+            own: self.own.iter().cloned().collect::<BTreeMap<_, _>>(),
+        }
+    }
+
+    fn memory_settings(&self) -> MemorySettings {
+        let total_bytes = observe::machine().memory_total_bytes;
+        let there = total_bytes.unwrap_or(u64::MAX);
+        let all_bytes = self.memory_limit.unwrap_or(there).min(there);
+        let part = |hundredths: u64| all_bytes / 100 * hundredths;
+        MemorySettings {
+            policy: self.memory_policy.0,
+            idle_tax: self.memory_idle_tax,
+            idle_ns: self.memory_idle_seconds * 1_000_000_000,
+            limit_bytes: self.memory_limit,
+            guests_bytes: self.guest_memory.map(|parts| (part(parts.low), part(parts.high))),
+            most_bytes: self.memory_to_promise_kib().map(|kib| kib * 1024),
+        }
+    }
+
+    /// How much memory hard tickets from base can promise: seven eighths of what clients may have. The
+    /// kernel has the rest, and who has no tickets (paper 1, 6.3: of 8 MB about 4.2 could be reserved).
+    /// A private allotd shares no memory and promises none.
+    pub fn memory_to_promise_kib(&self) -> Option<u64> {
+        if self.user {
+            return None;
+        }
+        let total = observe::machine().memory_total_bytes;
+        let most_bytes = match (self.memory_limit, total) {
+            (Some(limit), Some(total)) => limit.min(total),
+            (limit, total) => limit.or(total)?,
+        };
+        Some((most_bytes / 8 * 7 / 1024).clamp(1, ledger::MEMORY_KIB_MAX))
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The funding graphs of the resources besides the CPU: memory, disks, networks.
 
-use enforce::cgroup::OtherResource;
+use enforcer::ResourceStatus;
 use ledger::{BASE, Change, Ledger, Resource};
 use std::collections::BTreeMap;
 use valuation::Graph;
@@ -22,7 +22,7 @@ impl Others {
     /// Sees that there is a graph of a resource if and only if there should be.
     fn look(&mut self, resource: &Resource, ledger: &Ledger) {
         let base = ledger.currency(BASE).expect("base is always there");
-        if *resource == Resource::Cpu || base.issued_of(resource).tickets == 0 {
+        if *resource == Resource::CPU || base.issued_of(resource).tickets == 0 {
             self.0.remove(resource);
         } else if !self.0.contains_key(resource) {
             self.0.insert(resource.clone(), Graph::of(ledger, resource.clone()));
@@ -58,15 +58,20 @@ impl Others {
     }
 
     /// All of them, with those that compete for what is enforced.
-    pub fn with_active(&self, enforced: Vec<OtherResource>) -> Vec<Graph> {
+    pub fn with_active(&self, enforced: Vec<ResourceStatus>) -> Vec<Graph> {
         let mut graphs = self.0.clone();
-        for OtherResource { resource, active, .. } in enforced {
+        for ResourceStatus { resource, active, .. } in enforced {
             let Some(graph) = graphs.get_mut(&resource) else { continue };
             for client in active {
                 graph.set_active(client, true);
             }
         }
         graphs.into_values().collect()
+    }
+
+    /// Whether base has issued tickets of any disk.
+    pub fn has_disks(&self) -> bool {
+        self.0.keys().any(|resource| resource.disk_name().is_some())
     }
 
     /// All of them, in order of resource.
@@ -78,6 +83,7 @@ impl Others {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ledger::operation::{CreateCurrency, Fund, Unfund};
     use ledger::{Authority, Caller, Funding, Intent, Mode, TicketKind, decide};
 
     #[test]
@@ -86,8 +92,8 @@ mod tests {
         let mut others = Others::of(&ledger);
         let root = Authority::Caller(Caller { uid: 0, gid: 0, groups: vec![], process: None });
         let name = "a".to_owned();
-        let make = Intent::CreateCurrency { name, owner: 0, group: 0, mode: Mode::PRIVATE };
-        let disk = Resource::Disk("sda".to_owned());
+        let make = Intent::from(CreateCurrency { name, owner: 0, group: 0, mode: Mode::PRIVATE });
+        let disk = Resource::disk("sda");
         let mut done = Vec::new();
         let mut act = |ledger: &mut Ledger, others: &mut Others, intent: Intent| {
             let changes = ledger.apply(decide(ledger, root.clone(), intent).expect("allowed"));
@@ -97,23 +103,27 @@ mod tests {
         act(&mut ledger, &mut others, make);
         let holder = ledger.named(0, "a").expect("just made");
         assert!(others.all().is_empty());
-        for resource in [disk.clone(), Resource::Memory, Resource::Cpu] {
+        for resource in [disk.clone(), Resource::MEMORY, Resource::CPU] {
             let funding = Funding { resource, kind: TicketKind::Soft, amount: 5 };
-            act(&mut ledger, &mut others, Intent::Fund { holder, issuer: BASE, funding });
+            act(&mut ledger, &mut others, Intent::from(Fund { holder, issuer: BASE, funding }));
         }
         let used = |others: &Others| -> Vec<Resource> {
             others.all().iter().map(|graph| graph.resource().clone()).collect()
         };
-        assert_eq!(used(&others), [Resource::Memory, disk.clone()]);
+        assert_eq!(used(&others), [Resource::MEMORY, disk.clone()]);
         // Revoked, and that undone: as it was.
-        let revoke =
-            Intent::Unfund { holder, issuer: BASE, resource: disk.clone(), kind: TicketKind::Soft };
+        let revoke = Intent::from(Unfund {
+            holder,
+            issuer: BASE,
+            resource: disk.clone(),
+            kind: TicketKind::Soft,
+        });
         let changes = ledger.apply(decide(&ledger, root.clone(), revoke).expect("allowed"));
         others.follow(&changes, &ledger);
-        assert_eq!(used(&others), [Resource::Memory]);
+        assert_eq!(used(&others), [Resource::MEMORY]);
         ledger.undo(changes.clone());
         others.follow_back(&changes, &ledger);
-        assert_eq!(used(&others), [Resource::Memory, disk.clone()]);
+        assert_eq!(used(&others), [Resource::MEMORY, disk.clone()]);
         for graph in &mut others.all() {
             let mut fresh = Graph::of(&ledger, graph.resource().clone());
             assert_eq!(graph.guaranteed(holder), fresh.guaranteed(holder));

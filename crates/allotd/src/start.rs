@@ -1,29 +1,40 @@
 //! From options to a running allotd, and back.
 
-use crate::beside::memory_to_promise_kib;
-use crate::cpu::{Cpu, CpuError, with_causes};
+use crate::answers::Unread;
+use crate::audit::Audit;
+use crate::clock::unix_ms;
 use crate::doctor::Findings;
-use crate::keeper::{Keeper, Request, unix_ms};
+use crate::elder::Elder;
+use crate::enforcement::{Enforcement, EnforcementError, with_causes};
+use crate::fair_queue::FairQueue;
+use crate::instances::why_missing;
+use crate::keeper::{Keeper, Request};
 use crate::listener::{Gate, GateError};
-use crate::options::Options;
+use crate::lives::Lives;
+use crate::options::{Options, OthersName};
+use crate::persons;
 use crate::policy_file::{FundingPolicy, PolicyFileError};
+use crate::reader::{Read, Reader};
+use crate::registrations::resource_kinds;
 use crate::server::{Shared, serve};
+use enforcer::Registration;
 use journal::{Journal, JournalError};
-use observe::LifeSource;
+use ledger::Ledger;
 use observe::ticks_since_boot;
 use std::collections::BTreeSet;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{broadcast, watch};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 use wire::Status;
-
-/// How long to wait for an event of a process before looking whether allotd ends.
-const LIFE_POLL: Duration = Duration::from_millis(500);
 
 /// Why allotd cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +72,7 @@ pub enum StartError {
         "cpu tickets cannot be enforced: {}; `--enforcer none` keeps the ledger only",
         with_causes(.0)
     )]
-    Enforcer(#[from] CpuError),
+    Enforcer(#[from] EnforcementError),
     /// The thread that keeps the ledger panicked; everything was given back.
     #[error("allotd ends for a mistake of its own, reported above")]
     Keeper,
@@ -75,21 +86,30 @@ pub enum StartError {
     },
 }
 
+/// Whether log lines are read on a terminal: codes of colours in a file or the journal hide the words.
+fn shows_colours() -> bool {
+    io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty())
+}
+
+/// Logs to standard error: what `$ALLOT_LOG` asks for, as in `debug` or `info,allotd=trace`; else `info`.
+fn log_to_stderr() {
+    let asked = std::env::var("ALLOT_LOG").ok().and_then(|text| text.parse().ok());
+    let levels = asked.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(io::stderr)
+        .with_ansi(shows_colours())
+        .with_target(false)
+        // It would say so on stderr, and panic where that is what cannot be written.
+        .log_internal_errors(false);
+    tracing_subscriber::registry().with(lines.with_filter(levels)).init();
+}
+
 /// Run until told to end by SIGTERM or SIGINT.
 ///
 /// # Errors
 /// When it cannot start.
-pub fn run(options: Options) -> Result<(), StartError> {
-    tracing_subscriber::fmt()
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_env("ALLOT_LOG")
-                .unwrap_or_else(|_| "info".into()),
-        )
-        .with_writer(io::stderr)
-        .with_target(false)
-        // It would say so on stderr, and panic where that is what cannot be written.
-        .log_internal_errors(false)
-        .init();
+pub fn run(options: Options, enforcers: &[Registration]) -> Result<(), StartError> {
+    log_to_stderr();
     let uid = rustix::process::geteuid().as_raw();
     if !options.user && uid != 0 {
         return Err(StartError::NotRoot);
@@ -105,15 +125,15 @@ pub fn run(options: Options) -> Result<(), StartError> {
         .enable_all()
         .build()
         .map_err(system("make an event loop"))?;
-    runtime.block_on(serve_until_told(options, uid))
+    runtime.block_on(serve_until_told(options, uid, enforcers))
 }
 
-async fn serve_until_told(options: Options, uid: u32) -> Result<(), StartError> {
-    let system = |what| move |cause: io::Error| StartError::System { what, cause };
-    let mut terminated = signal(SignalKind::terminate()).map_err(system("catch SIGTERM"))?;
-    let mut interrupted = signal(SignalKind::interrupt()).map_err(system("catch SIGINT"))?;
-    let mut hung_up = signal(SignalKind::hangup()).map_err(system("catch SIGHUP"))?;
-
+async fn serve_until_told(
+    options: Options,
+    uid: u32,
+    enforcers: &[Registration],
+) -> Result<(), StartError> {
+    let told = Told::new()?;
     let state_dir = options.state_dir.clone().unwrap_or_else(|| default_state_dir(options.user));
     private_dir(&state_dir, 0o700)?;
     let default_socket = if options.user { wire::private_socket() } else { wire::default_socket() };
@@ -123,55 +143,46 @@ async fn serve_until_told(options: Options, uid: u32) -> Result<(), StartError> 
     }
     let policy = match options.user {
         true => None,
-        false => Some(FundingPolicy::read(&options.funding_policy)?),
+        false => {
+            Some(FundingPolicy::read(&options.funding_policy, options.memory_to_promise_kib())?)
+        }
     };
-
     // The journal's lock makes sure that this is the only allotd on that state, before
     // anything else is touched.
-    let facts = observe::machine();
-    let boot = facts.boot_id.clone().unwrap_or_default();
-    let gid = rustix::process::getegid().as_raw();
-    if options.recover {
-        match Journal::recover(&state_dir) {
-            Ok(report) => tracing::warn!(
-                "what was there is at {}; the ledger is as of entry {}; {} acknowledged \
-                 operations are lost",
-                report.moved_to.display(),
-                report.sequence.unwrap_or(0),
-                report.lost,
-            ),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    let (journal, recovered) = Journal::open(&state_dir, &boot, uid, gid)?;
-    let sequence = recovered.sequence;
-    tracing::info!("journal at {sequence}, {} entries replayed", recovered.replayed);
-    let mut ledger = recovered.ledger;
-    let mut journal = journal;
-    if !recovered.same_boot {
-        forget_clients(&mut ledger, &mut journal)?;
-    }
-    let watched_until_ticks = match journal.entries(sequence.saturating_sub(1), 1) {
-        Ok(last) if recovered.same_boot => last.first().map_or(0, |it| ticks_at(it.at_unix_ms)),
-        _ => ticks_since_boot(),
-    };
+    let persons = persons::of_this_machine();
+    let State { journal, mut ledger, sequence, watched_until_ticks } =
+        State::open(&state_dir, uid, options.recover)?;
+    ledger.set_persons(persons.clone());
 
-    // Before our own scheduler is there, which would be found to be in the way.
-    let findings = Arc::new(Findings::look());
     // First the socket: another allotd that listens there is a clear reason to end, and its
     // registry is left alone.
-    let gate = Gate::open(&socket, options.user.then_some(uid))?;
+    let gate = Gate::open(&socket, options.user.then_some(uid), persons.clone())?;
     // With the socket, where nothing survives a reboot. Each socket has its own.
     let mut registry = socket.clone().into_os_string();
     registry.push(".held");
-    let enforcer = Cpu::start(&options, Path::new(&registry))?;
+    let program =
+        std::env::current_exe().map_err(system("find its own program, to start the guardian"))?;
+    let seed = options.seed.unwrap_or_else(a_seed);
+    let settings = options.settings(program, PathBuf::from(registry), seed);
+    // Before our own scheduler is there, which would be found to be in the way.
+    let findings = Arc::new(Findings::look(enforcers, &settings));
+    let shares_others = options.others == OthersName::Auto;
+    let enforcement = Enforcement::start(enforcers, settings, &options.choice(), shares_others)?;
+    for resource in policy.iter().flat_map(FundingPolicy::resources) {
+        let why = why_missing(&resource).or_else(|| enforcement.without_effect(&resource));
+        if let Some(why) = why {
+            tracing::warn!("what the funding policy says of {resource} has no effect: {why}");
+        }
+    }
 
     // Watch before the first look at the processes, so that none is missed.
     let (life, life_source) = match observe::watch_best() {
-        Ok((source, why)) => (Some(source), why),
+        Ok((source, why)) => (Some(Arc::new(Lives::new(source))), why),
         Err(error) => (None, format!("none: {error}")),
     };
-    let (requests, queue) = channel();
+    let requests = Arc::new(FairQueue::new());
+    let reads = Arc::new(FairQueue::new());
+    let acknowledged = Arc::new(AtomicU64::new(sequence));
     let (events, _) = broadcast::channel(4096);
     let (end, ending) = watch::channel(false);
     let status = Status {
@@ -188,44 +199,73 @@ async fn serve_until_told(options: Options, uid: u32) -> Result<(), StartError> 
         cpu: wire::EnforcerView::default(),
         others: Vec::new(),
     };
+    let audit_dir = Audit::directory(&state_dir);
+    let audit = Audit::open(audit_dir.clone(), &journal);
+    let kinds = resource_kinds(enforcers);
+    let reader = Reader {
+        queue: Arc::clone(&reads),
+        keeper: Arc::clone(&requests),
+        acknowledged: Arc::clone(&acknowledged),
+        policy: policy.clone(),
+        kinds: kinds.clone(),
+        hides_processes: observe::hides_processes(),
+    };
     let keeper = Keeper {
         ledger,
+        audit,
+        elder: options.user.then(|| Elder::watch(options.machine_socket.clone())),
         journal,
         policy,
-        enforcer,
+        enforcement,
+        kinds,
         status,
         events: events.clone(),
-        memory_kib: memory_to_promise_kib(&options),
+        memory_kib: options.memory_to_promise_kib(),
+        lives: life.clone(),
         watched_until_ticks,
+        acknowledged,
     };
     let keeping = spawn("allot-keeper", {
         let end = end.clone();
+        let requests = Arc::clone(&requests);
         move || {
             // However the keeper ends, so does allotd.
             let _ends = OnDrop(|| {
+                requests.close();
                 let _ = end.send(true);
             });
-            keeper.run(queue);
+            keeper.run(&requests);
         }
     })?;
-    if let Some(source) = life {
+    spawn("allot-reader", move || reader.run())?;
+    if let Some(lives) = life {
         let (requests, ending) = (requests.clone(), ending.clone());
-        spawn("allot-life", move || watch_lives(source, &requests, &ending))?;
+        spawn("allot-life", move || lives.watch(&requests, &ending))?;
     }
 
     tracing::info!("listening at {}", socket.display());
-    let shared = Shared { keeper: requests.clone(), events, doctor: findings, ending };
+    let shared = Shared {
+        keeper: Arc::clone(&requests),
+        reader: Arc::clone(&reads),
+        persons: Arc::new(persons),
+        hides_processes: observe::hides_processes(),
+        ruler: uid,
+        unread: Unread::default(),
+        events,
+        doctor: findings,
+        ending,
+        audit_dir,
+    };
     let mut serving = std::pin::pin!(serve(gate, shared));
     let mut ended = end.subscribe();
     let served = tokio::select! {
         served = &mut serving => Some(served),
-        _ = terminated.recv() => None,
-        _ = interrupted.recv() => None,
-        _ = hung_up.recv() => None,
+        () = told.received() => None,
         _ = ended.wait_for(|ended| *ended) => None,
     };
     tracing::info!("ending");
-    let _ = requests.send(Request::Stop);
+    let _ = requests.push_urgent(Request::Stop);
+    let _ = reads.push_urgent(Read::Stop);
     let kept = tokio::task::spawn_blocking(move || keeping.join()).await;
     let _ = end.send(true);
     if served.is_none() {
@@ -242,6 +282,71 @@ async fn serve_until_told(options: Options, uid: u32) -> Result<(), StartError> 
     }
 }
 
+fn system(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
+    move |cause| StartError::System { what, cause }
+}
+
+/// The signals that end allotd.
+struct Told([Signal; 3]);
+
+impl Told {
+    fn new() -> Result<Told, StartError> {
+        Ok(Told([
+            signal(SignalKind::terminate()).map_err(system("catch SIGTERM"))?,
+            signal(SignalKind::interrupt()).map_err(system("catch SIGINT"))?,
+            signal(SignalKind::hangup()).map_err(system("catch SIGHUP"))?,
+        ]))
+    }
+
+    /// Waits for one of them.
+    async fn received(self) {
+        let Told([mut terminated, mut interrupted, mut hung_up]) = self;
+        tokio::select! {
+            _ = terminated.recv() => {}
+            _ = interrupted.recv() => {}
+            _ = hung_up.recv() => {}
+        }
+    }
+}
+
+/// The state as the journal tells it.
+struct State {
+    journal: Journal,
+    ledger: Ledger,
+    sequence: u64,
+    /// Up to when processes were watched, in clock ticks since boot.
+    watched_until_ticks: u64,
+}
+
+impl State {
+    /// Opens it; damaged, with what can be read of it if that is asked for. Clients of another boot are forgotten.
+    fn open(state_dir: &Path, uid: u32, recover: bool) -> Result<State, StartError> {
+        let boot = observe::machine().boot_id.clone().unwrap_or_default();
+        let gid = rustix::process::getegid().as_raw();
+        if recover {
+            let report = Journal::recover(state_dir)?;
+            tracing::warn!(
+                "what was there is at {}; the ledger is as of entry {}; {} acknowledged operations are lost",
+                report.moved_to.display(),
+                report.sequence.unwrap_or(0),
+                report.lost,
+            );
+        }
+        let (mut journal, recovered) = Journal::open(state_dir, &boot, uid, gid)?;
+        let sequence = recovered.sequence;
+        tracing::info!("journal at {sequence}, {} entries replayed", recovered.replayed);
+        let mut ledger = recovered.ledger;
+        if !recovered.same_boot {
+            forget_clients(&mut ledger, &mut journal)?;
+        }
+        let watched_until_ticks = match journal.entries(sequence.saturating_sub(1), 1) {
+            Ok(last) if recovered.same_boot => last.first().map_or(0, |it| ticks_at(it.at_unix_ms)),
+            _ => ticks_since_boot(),
+        };
+        Ok(State { journal, ledger, sequence, watched_until_ticks })
+    }
+}
+
 /// Runs something when it goes out of scope, by panic too.
 struct OnDrop<F: FnMut()>(F);
 
@@ -251,46 +356,21 @@ impl<F: FnMut()> Drop for OnDrop<F> {
     }
 }
 
+/// A seed from the kernel's random numbers.
+fn a_seed() -> u64 {
+    let mut bytes = [0; 8];
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
+        Ok(8) => u64::from_ne_bytes(bytes),
+        _ => u64::from(std::process::id()),
+    }
+}
+
 fn spawn(
     name: &'static str,
     work: impl FnOnce() + Send + 'static,
 ) -> Result<std::thread::JoinHandle<()>, StartError> {
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
     thread.map_err(|cause| StartError::System { what: "start a thread", cause })
-}
-
-/// Tell the keeper of processes' lives until allotd ends.
-fn watch_lives(
-    mut source: Box<dyn LifeSource>,
-    requests: &Sender<Request>,
-    ending: &watch::Receiver<bool>,
-) {
-    while !*ending.borrow() {
-        let asked_ticks = ticks_since_boot();
-        match source.next(LIFE_POLL) {
-            Ok(events) => {
-                if requests.send(Request::Life { events, asked_ticks }).is_err() {
-                    return;
-                }
-            }
-            Err(error) => {
-                tracing::error!("{} fails, scanning instead: {error}", source.name());
-                match observe::Scanner::new(LIFE_POLL) {
-                    Ok(scanner) => source = Box::new(scanner),
-                    Err(error) => {
-                        tracing::error!("processes cannot be watched: {error}");
-                        return;
-                    }
-                }
-                let reason = "the source of events changed".to_owned();
-                let lost = observe::LifeEvent::Lost { reason };
-                let events = vec![lost];
-                if requests.send(Request::Life { events, asked_ticks }).is_err() {
-                    return;
-                }
-            }
-        }
-    }
 }
 
 /// After a reboot nobody lives who was named by a number of the last boot.
@@ -303,7 +383,7 @@ fn forget_clients(ledger: &mut ledger::Ledger, journal: &mut Journal) -> Result<
         if ledger.client_of_member(&member).is_none() {
             continue;
         }
-        let intent = ledger::Intent::Exit { member };
+        let intent = ledger::Intent::from(ledger::operation::Exit { member });
         let authority = ledger::Authority::System;
         let authorised = ledger::decide(ledger, authority.clone(), intent.clone())
             .expect("the system may say that a client is gone");

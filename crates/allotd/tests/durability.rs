@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use wire::{Amount, Client, Operation, TicketKind};
+use wire::{Amount, Client, ErrorCode, Operation, TicketKind};
 
 /// Rounds of killing; the environment asks for more (`make soak`: 1000).
 fn rounds() -> u64 {
@@ -109,7 +109,7 @@ fn kill_again_and_again(moments: &mut Moments, rounds: u64) -> usize {
         }
         // Each was made and funded in one step: no half of it.
         for currency in &ledger.currencies {
-            if currency.name.starts_with('c') && currency.nature == wire::Nature::Pure {
+            if currency.name.starts_with('c') && currency.kind == wire::CurrencyKind::Pure {
                 assert_eq!(common::backing(&ledger, currency.id).len(), 1, "{}", currency.name);
             }
         }
@@ -202,7 +202,7 @@ fn a_full_disk_refuses_and_loses_nothing() {
     }
     match refused.expect("the disk is full some time") {
         wire::ClientError::Refused(trouble) => {
-            assert_eq!(trouble.code, "journal");
+            assert_eq!(trouble.code, ErrorCode::Journal);
             assert!(trouble.message.contains("nothing was changed"), "{}", trouble.message);
         }
         other => panic!("{other}"),
@@ -223,6 +223,58 @@ fn a_full_disk_refuses_and_loses_nothing() {
     daemon.kill();
     daemon.launch();
     all_there(&daemon);
+    drop(daemon);
+    drop(unmount);
+}
+
+#[test]
+fn newcomers_are_placed_while_the_disk_is_full() {
+    let test = "newcomers_are_placed_while_the_disk_is_full";
+    if !common::may_switch_users(test) {
+        return;
+    }
+    let daemon = Daemon::prepare(&["--enforcer", "none"]);
+    std::fs::create_dir_all(daemon.state_dir()).expect("a directory");
+    let mut mount = std::process::Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", "size=1m,mode=700", "tmpfs"]).arg(daemon.state_dir());
+    if !mount.status().is_ok_and(|status| status.success()) {
+        eprintln!("SKIP {test}: no tmpfs can be mounted here");
+        return;
+    }
+    let unmount = Unmount(daemon.state_dir());
+    let policy = daemon.dir.path().join("policy.toml");
+    let text = format!("[users]\nuids = \"64001\"\ncpu = 1000\n{}", common::NO_SERVICES);
+    std::fs::write(&policy, text).expect("a policy");
+    let mut daemon = daemon.with(&["--funding-policy", policy.to_str().expect("a path")]);
+    daemon.launch();
+    let client = daemon.client();
+    let ballast = daemon.state_dir().join("ballast");
+    let _ = std::fs::write(&ballast, vec![0; 1 << 20]);
+    let is_refused = |number: u32| client.operate(create(format!("c{number}"))).is_err();
+    assert!((0..5000).any(is_refused), "the disk is full some time");
+    let of = |pid: u32| {
+        let ledger = client.ledger().expect("alive");
+        common::client_of(&ledger, pid).map(|found| found.id)
+    };
+    let workers: Vec<Worker> = (0..30).map(|_| Worker::idle(common::SOMEBODY)).collect();
+    wait_for("the newcomers", || workers.iter().all(|worker| of(worker.pid()).is_some()));
+    let gone = workers.first().expect("some").pid();
+    let mut workers = workers;
+    drop(workers.remove(0));
+    wait_for("one to go", || of(gone).is_none());
+    let ids = |workers: &[Worker]| workers.iter().map(|it| of(it.pid())).collect::<Vec<_>>();
+    let before = ids(&workers);
+    let full = client.operate(create("refused".to_owned())).expect_err("the disk is full");
+    assert!(full.to_string().contains("nothing was changed"), "{full}");
+    let told = daemon.log().matches("operations undone").count();
+    assert_eq!(told, 1, "told once:\n{}", daemon.log());
+    std::fs::remove_file(&ballast).expect("room again");
+    wait_for("operations to succeed again", || client.operate(create("c".to_owned())).is_ok());
+    assert_eq!(ids(&workers), before);
+    // What was placed meanwhile is in the journal now.
+    daemon.kill();
+    daemon.launch();
+    assert_eq!(ids(&workers), before);
     drop(daemon);
     drop(unmount);
 }

@@ -3,12 +3,14 @@
 mod common;
 
 use common::{
-    Daemon, SOMEBODY, Worker, client_of, may_switch_users, scheduling_of, state_of, wait_for,
+    Daemon, NO_SERVICES, SOMEBODY, SOMEBODY_ELSE, Worker, client_of, may_switch_users,
+    scheduling_of, state_of, wait_for,
 };
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{lchown, symlink};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 use wire::{Amount, Operation, TicketKind};
 
 /// A policy that names one user of the tests and nobody else.
@@ -17,7 +19,7 @@ const POLICY: &str = "[users]\nuids = \"64001\"\ncpu = 1000\n";
 fn of_somebody(options: &[&str]) -> Daemon {
     let daemon = Daemon::prepare(options);
     let policy = daemon.dir.path().join("policy.toml");
-    std::fs::write(&policy, POLICY).expect("a policy");
+    std::fs::write(&policy, format!("{POLICY}{NO_SERVICES}")).expect("a policy");
     daemon.with(&["--funding-policy", policy.to_str().expect("a path")])
 }
 
@@ -202,6 +204,90 @@ fn another_group_is_no_way_out_of_a_freeze() {
     assert_eq!(common::backing(&ledger, id).iter().map(|(_, amount)| amount).sum::<u64>(), 0);
 }
 
+/// What the kernel has told comes before what anybody asks, and a release is decided by whom the policy names.
+#[test]
+fn nobody_is_quicker_than_the_policy() {
+    if !may_switch_users("nobody_is_quicker_than_the_policy") {
+        return;
+    }
+    let mut daemon = of_somebody(&["--enforcer", "none"]);
+    daemon.launch();
+    let client = daemon.client();
+    for _ in 0..50 {
+        let worker = Worker::idle(SOMEBODY);
+        let error = client.operate(adopt(worker.pid())).expect_err("placed by the policy");
+        assert!(error.to_string().contains("already"), "{error}");
+        assert!(client_of(&client.ledger().expect("alive"), worker.pid()).is_some());
+    }
+    let worker = Worker::idle(SOMEBODY);
+    let release = ["release", &format!("pid:{}", worker.pid())];
+    let output = daemon.allot(&release, SOMEBODY);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("funding policy names"), "{said}");
+    // A batch that fails has released nobody.
+    let first = format!(r#"{{"operation":"release","client":"pid:{}"}}"#, worker.pid());
+    let second = r#"{"operation":"release","client":"nobody"}"#;
+    let (status, _) = daemon.post(&format!(r#"{{"operations":[{first},{second}]}}"#));
+    assert!(status >= 400);
+    daemon.kill();
+    daemon.launch();
+    wait_for("it to be managed", || {
+        client_of(&client.ledger().expect("alive"), worker.pid()).is_some()
+    });
+}
+
+/// A process that becomes that of somebody whom the policy does not name is nobody's to freeze any more.
+#[test]
+fn a_process_that_becomes_roots_is_released() {
+    if !may_switch_users("a_process_that_becomes_roots_is_released") {
+        return;
+    }
+    let mut daemon = of_somebody(&[]);
+    daemon.launch();
+    let client = daemon.client();
+    let go = daemon.dir.path().join("go");
+    let script = format!(
+        "import os, time\nos.setresgid(64001, 64001, 0)\nos.setresuid(64001, 64001, 0)\n\
+         while not os.path.exists({go:?}): time.sleep(0.05)\nos.setresuid(0, 0, 0)\n\
+         while True: pass"
+    );
+    let mut command = std::process::Command::new("python3");
+    let Ok(child) = command.args(["-c", &script]).stdin(Stdio::null()).spawn() else {
+        eprintln!("SKIP a_process_that_becomes_roots_is_released: there is no python3");
+        return;
+    };
+    let worker = KilledAtTheEnd(child);
+    let pid = worker.0.id();
+    let shown = || client_of(&client.ledger().expect("alive"), pid).cloned();
+    wait_for("the client", || shown().is_some());
+    std::fs::File::create(&go).and_then(|mut file| file.write_all(b"go")).expect("told");
+    wait_for("it to be released", || shown().is_none());
+    let unfund = ["unfund", &format!("pid:{pid}"), "--from", "64001:"];
+    assert!(!daemon.allot(&unfund, SOMEBODY).status.success());
+    wait_for("it to run as it was", || (state_of(pid), scheduling_of(pid)) == ('R', 0));
+}
+
+/// Where losers are stopped by a signal, whoever runs on is held with all of its user's.
+#[test]
+fn who_runs_while_stopped_waits_with_its_family() {
+    if !may_switch_users("who_runs_while_stopped_waits_with_its_family") {
+        return;
+    }
+    let daemon = Daemon::prepare(&["--hold", "stop", "--cpus", "0", "--policy", "stride"]);
+    let policy = daemon.dir.path().join("policy.toml");
+    std::fs::write(&policy, "[users]\nuids = \"64001-64002\"\n").expect("a policy");
+    let mut daemon = daemon.with(&["--funding-policy", policy.to_str().expect("a path")]);
+    daemon.launch();
+    let client = daemon.client();
+    let _rival = Worker::shell("while :; do :; done", 64_002);
+    let script = "sh -c 'while :; do :; done' & while kill -CONT $!; do :; done";
+    let _continuing = Worker::shell(script, SOMEBODY);
+    wait_for("it to be noticed", || {
+        let drift = client.status().expect("alive").cpu.drift;
+        drift.iter().any(|drift| drift.contains("all of uid 64001 wait with it"))
+    });
+}
+
 struct KilledAtTheEnd(std::process::Child);
 
 impl Drop for KilledAtTheEnd {
@@ -262,4 +348,333 @@ fn amounts_at_the_edge_are_refused_by_name() {
         let error = client.operate(operation).expect_err("too many").to_string();
         assert!(error.contains(&ledger::AMOUNT_MAX.to_string()), "{error}");
     }
+}
+
+/// Runs something as another user: the credentials of one thread are its own.
+fn as_user<T: Send>(uid: u32, act: impl FnOnce() -> T + Send) -> T {
+    let switched = || {
+        let id = libc::c_long::from(uid);
+        // SAFETY: changes the credentials of this thread, which ends with `act`.
+        let failed = unsafe {
+            libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>())
+                | libc::syscall(libc::SYS_setresgid, id, id, id)
+                | libc::syscall(libc::SYS_setresuid, id, id, id)
+        };
+        assert_eq!(failed, 0, "root may become uid {uid}");
+        act()
+    };
+    std::thread::scope(|scope| scope.spawn(switched).join().expect("it does not panic"))
+}
+
+fn create(name: &str) -> Operation {
+    Operation::CreateCurrency { name: name.to_owned(), owner: None, group: None, mode: None }
+}
+
+fn fund(currency: &str, from: &str) -> Operation {
+    let amount = Amount { resource: "cpu".to_owned(), kind: TicketKind::Soft, amount: 1 };
+    Operation::Fund { currency: currency.into(), from: from.into(), amount }
+}
+
+fn unfund(currency: &str, from: &str) -> Operation {
+    let (resource, kind) = ("cpu".to_owned(), TicketKind::Soft);
+    Operation::Unfund { currency: currency.into(), from: from.into(), resource, kind }
+}
+
+fn request_of(operations: &[Operation]) -> Vec<u8> {
+    let body = serde_json::json!({ "operations": operations }).to_string();
+    let head =
+        "POST /v1/operations HTTP/1.1\r\nhost: allotd\r\nconnection: close\r\ncontent-length:";
+    format!("{head} {}\r\n\r\n{body}", body.len()).into_bytes()
+}
+
+/// The journal's number in an answer.
+fn sequence_in(mut stream: UnixStream) -> u64 {
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
+    let body: serde_json::Value = serde_json::from_str(body).expect("JSON");
+    body["sequence"].as_u64().unwrap_or_else(|| panic!("{body}"))
+}
+
+fn signal(pid: u32, signal: nix::sys::signal::Signal) {
+    let pid = nix::unistd::Pid::from_raw(pid as i32);
+    nix::sys::signal::kill(pid, signal).expect("a signal");
+}
+
+#[test]
+fn a_user_s_many_requests_wait_for_another_s_only_one() {
+    use nix::sys::signal::Signal;
+    const REQUESTS: usize = 40;
+    if !may_switch_users("a_user_s_many_requests_wait_for_another_s_only_one") {
+        return;
+    }
+    let mut daemon = of_somebody(&["--enforcer", "none"]);
+    daemon.launch();
+    let socket = daemon.socket();
+    as_user(SOMEBODY, || {
+        let made = daemon.client().operate_all(vec![create("a"), create("b")]);
+        made.expect("two currencies");
+    });
+    let toggles: Vec<Operation> =
+        (0..500).flat_map(|_| [fund("b", "a"), unfund("b", "a")]).collect();
+    let many = request_of(&toggles);
+    let send = |request: &[u8]| {
+        let mut stream = UnixStream::connect(&socket).expect("allotd listens");
+        stream.write_all(request).expect("the socket has room");
+        stream
+    };
+    // All wait when it goes on, the other's after them.
+    signal(daemon.pid(), Signal::SIGSTOP);
+    let (hostile, other) = std::thread::scope(|_| {
+        let hostile =
+            as_user(SOMEBODY, || (0..REQUESTS).map(|_| send(&many)).collect::<Vec<UnixStream>>());
+        (hostile, as_user(SOMEBODY_ELSE, || send(&request_of(&[create("mine")]))))
+    });
+    signal(daemon.pid(), Signal::SIGCONT);
+    let other = sequence_in(other);
+    let before = hostile.into_iter().map(sequence_in).filter(|one| *one < other).count();
+    // In order of arrival it would be all of them.
+    assert!(before <= REQUESTS * 3 / 4, "{before} of {REQUESTS} requests came before");
+}
+
+#[test]
+fn one_request_concerns_a_bounded_number_of_tickets() {
+    if !may_switch_users("one_request_concerns_a_bounded_number_of_tickets") {
+        return;
+    }
+    const WIDTH: usize = 63;
+    let mut daemon = of_somebody(&["--enforcer", "none"]);
+    daemon.launch();
+    as_user(SOMEBODY, || {
+        let client = daemon.client();
+        // Layers that each fund all of the next: what makes the last one higher makes all of them higher.
+        let name = |layer: usize, place: usize| format!("g{layer}-{place}");
+        let all = (0..6).flat_map(|layer| (0..WIDTH).map(move |place| (layer, place)));
+        let mut make: Vec<Operation> =
+            all.map(|(layer, place)| create(&name(layer, place))).collect();
+        make.extend([create("top"), create("end")]);
+        for chunk in make.chunks(500) {
+            client.operate_all(chunk.to_vec()).expect("made");
+        }
+        for layer in (0..5).rev() {
+            for to in 0..WIDTH {
+                let row = (0..WIDTH).map(|from| fund(&name(layer + 1, to), &name(layer, from)));
+                client.operate_all(row.collect()).expect("funded");
+            }
+        }
+        let end = name(5, 0);
+        let toggles = (0..500).flat_map(|_| [fund("end", &end), unfund("end", &end)]).collect();
+        let error = client.operate_all(toggles).expect_err("much too much").to_string();
+        assert!(error.contains("send them in several"), "{error}");
+        let ledger = client.ledger().expect("alive");
+        let end = ledger.currencies.iter().find(|it| it.name == "end").expect("it was made");
+        assert!(common::backing(&ledger, end.id).is_empty(), "nothing of it was done");
+        client.operate(fund("end", &name(5, 0))).expect("one is not too much");
+    });
+}
+
+#[test]
+fn traders_are_looked_at_once_each_and_the_ledger_comes_in_pages() {
+    let daemon = Daemon::private(&["--enforcer", "none"]);
+    let client = daemon.client();
+    let names: Vec<String> = (0..25).map(|number| format!("c{number}")).collect();
+    client.operate_all(names.iter().map(|name| create(name)).collect()).expect("made");
+    let fund_all = names.iter().map(|name| fund(name, "base")).collect();
+    client.operate_all(fund_all).expect("funded");
+    let (status, body) = daemon.get(&format!("/v1/traders?who={}", ["c1"; 1000].join(",")));
+    let found: wire::TradersView = serde_json::from_str(&body).expect("traders");
+    assert_eq!((status, found.traders.len()), (200, 1));
+    let whole = client.ledger().expect("alive");
+    let mut pages = wire::LedgerView { currencies: vec![], tickets: vec![], ..whole.clone() };
+    let mut query = "limit=10".to_owned();
+    loop {
+        let (status, body) = daemon.get(&format!("/v1/ledger?{query}"));
+        assert_eq!(status, 200, "{body}");
+        let page: wire::LedgerView = serde_json::from_str(&body).expect("a page");
+        let is_last = page.currencies.len() < 10;
+        pages.currencies.extend(page.currencies);
+        pages.tickets.extend(page.tickets);
+        if is_last {
+            break;
+        }
+        let last = pages.currencies.last().expect("a full page").id;
+        query = format!("limit=10&after={last}");
+    }
+    pages.tickets.sort_by_key(|ticket| ticket.id);
+    assert_eq!(pages, whole);
+    assert_eq!(daemon.get("/v1/ledger?limit=0").0, 400);
+}
+
+#[test]
+fn a_name_that_somebody_took_first_is_not_paid() {
+    if !may_switch_users("a_name_that_somebody_took_first_is_not_paid") {
+        return;
+    }
+    let mut daemon = of_somebody(&["--enforcer", "none"]);
+    daemon.launch();
+    let client = daemon.client();
+    // A connection is who made it.
+    as_user(SOMEBODY, || daemon.client().operate(create("backup")).map(drop)).expect("theirs");
+    let worker = Worker::idle(0);
+    let from = |name: &str| Operation::Adopt {
+        pid: Some(worker.pid()),
+        start_time_ticks: None,
+        from: Some(name.into()),
+        funding: None,
+    };
+    for operation in [fund("backup", "base"), from("backup")] {
+        let error = client.operate(operation).expect_err("whose is meant?").to_string();
+        assert!(error.contains("64001:backup"), "{error}");
+    }
+    client.operate(fund("64001:backup", "base")).expect("said whose");
+    client.operate(create("backup")).expect("root's own");
+    client.operate(fund("backup", "base")).expect("root's own");
+    // What base's owner has, others mean by its name, unless they have their own.
+    let whose = |uid: u32| {
+        as_user(uid, || daemon.client().traders(&["backup"])).expect("found").traders[0].owner
+    };
+    assert_eq!((whose(SOMEBODY), whose(SOMEBODY_ELSE)), (SOMEBODY, 0));
+}
+
+#[test]
+fn a_user_s_limit_starts_nothing_that_the_policy_does_not_allow() {
+    let test = "a_user_s_limit_starts_nothing_that_the_policy_does_not_allow";
+    let limit = || {
+        let limit = wire::DiskLimit { reads: Some(100), ..Default::default() };
+        Operation::LimitDisk { currency: "mine".into(), disk: "sda".to_owned(), limit }
+    };
+    if !may_switch_users(test) {
+        return;
+    }
+    for (line, allowed) in [("", false), ("disk_limits = true\n", true)] {
+        let daemon = Daemon::prepare(&["--enforcer", "none"]);
+        let policy = daemon.dir.path().join("policy.toml");
+        std::fs::write(&policy, format!("{POLICY}{line}{NO_SERVICES}")).expect("a policy");
+        let mut daemon = daemon.with(&["--funding-policy", policy.to_str().expect("a path")]);
+        daemon.launch();
+        as_user(SOMEBODY, || {
+            let client = daemon.client();
+            client.operate(create("mine")).expect("made");
+            let limited = client.operate(limit()).map(drop).map_err(|error| error.to_string());
+            match allowed {
+                true => limited.expect("the policy allows it"),
+                false => assert!(limited.expect_err("not allowed").contains("disk_limits = true")),
+            }
+        });
+    }
+}
+
+#[test]
+fn who_does_not_rule_is_not_told_the_seed_nor_where_the_state_is() {
+    if !may_switch_users("who_does_not_rule_is_not_told_the_seed_nor_where_the_state_is") {
+        return;
+    }
+    let mut daemon = of_somebody(&["--enforcer", "none", "--seed", "4711"]);
+    daemon.launch();
+    let told = |uid| {
+        let status = as_user(uid, || daemon.client().status()).expect("alive");
+        (status.state_dir.is_empty(), status.cpu.seed)
+    };
+    assert_eq!((told(SOMEBODY), told(0)), ((true, 0), (false, 4711)));
+}
+
+/// The 50th and 99th of a hundred and the greatest, in ms.
+fn percentiles(mut times: Vec<Duration>) -> (f64, f64, f64) {
+    times.sort();
+    let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize].as_secs_f64() * 1e3;
+    (at(0.5), at(0.99), at(1.0))
+}
+
+/// Measures what `make soak` holds to the promise: with `--release`, on a machine that does nothing else.
+#[test]
+fn others_wait_little_while_four_users_do_their_worst() {
+    if std::env::var_os("ALLOT_LONG").is_none() {
+        eprintln!(
+            "SKIP others_wait_little_while_four_users_do_their_worst: measures time; make soak runs it"
+        );
+        return;
+    }
+    use std::sync::atomic::{AtomicBool, Ordering};
+    const HOSTILE: std::ops::Range<u32> = 64_010..64_014;
+    const HONEST: u32 = 64_020;
+    let daemon = Daemon::prepare(&["--enforcer", "none"]);
+    let policy = daemon.dir.path().join("policy.toml");
+    let text = format!("[users]\nuids = \"64010-64020\"\ncpu = 1000\n{NO_SERVICES}");
+    std::fs::write(&policy, text).expect("a policy");
+    let mut daemon = daemon.with(&["--funding-policy", policy.to_str().expect("a path")]);
+    daemon.launch();
+    let client = || daemon.client();
+    let name = |layer: usize, place: usize| format!("g{layer}-{place}");
+    for uid in HOSTILE {
+        as_user(uid, || {
+            let all = (0..4).flat_map(|layer| (0..63).map(move |place| (layer, place)));
+            let make: Vec<_> = all.map(|(layer, place)| create(&name(layer, place))).collect();
+            client().operate_all(make).expect("made");
+            for layer in (0..3).rev() {
+                for to in 0..63 {
+                    let row = (0..63).map(|from| fund(&name(layer + 1, to), &name(layer, from)));
+                    client().operate_all(row.collect()).expect("funded");
+                }
+            }
+        });
+    }
+    let stop = AtomicBool::new(false);
+    let until_told = |uid, act: &(dyn Fn() + Sync)| {
+        as_user(uid, || {
+            while !stop.load(Ordering::Relaxed) {
+                act();
+            }
+        });
+    };
+    let (mut asked, mut placed) = (Vec::new(), Vec::new());
+    std::thread::scope(|scope| {
+        for uid in HOSTILE {
+            let until_told = &until_told;
+            let toggles = move || {
+                let (to, from) = (name(1, 0), name(0, 0));
+                let both = (0..500).flat_map(|_| [unfund(&to, &from), fund(&to, &from)]);
+                drop(client().operate_all(both.collect()));
+            };
+            for _ in 0..4 {
+                scope.spawn(move || until_told(uid, &toggles));
+            }
+            scope.spawn(move || until_told(uid, &move || drop(client().ledger())));
+            let traders = move || {
+                let who: Vec<String> = (0..63).map(|place| name(0, place)).collect();
+                let who: Vec<&str> = who.iter().map(String::as_str).collect();
+                drop(client().traders(&who));
+            };
+            scope.spawn(move || until_told(uid, &traders));
+        }
+        let bombs: Vec<Worker> =
+            HOSTILE.map(|uid| Worker::shell("while :; do (:); done", uid)).collect();
+        as_user(HONEST, || {
+            for number in 0..300 {
+                let began = Instant::now();
+                client().operate(create(&format!("mine{number}"))).expect("served");
+                asked.push(began.elapsed());
+            }
+        });
+        for _ in 0..50 {
+            let worker = Worker::idle(HONEST);
+            let began = Instant::now();
+            let who = format!("pid:{}", worker.pid());
+            while client().traders(&[&who]).is_err() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            placed.push(began.elapsed());
+        }
+        drop(bombs);
+        stop.store(true, Ordering::Relaxed);
+    });
+    let (asked, placed) = (percentiles(asked), percentiles(placed));
+    println!(
+        "another's request: median {:.1} ms, p99 {:.1} ms, worst {:.1} ms",
+        asked.0, asked.1, asked.2
+    );
+    println!(
+        "a newcomer placed: median {:.1} ms, p99 {:.1} ms, worst {:.1} ms",
+        placed.0, placed.1, placed.2
+    );
+    assert!(asked.1 < 20.0 && placed.1 < 50.0, "the promise: 20 ms and 50 ms");
 }

@@ -3,9 +3,9 @@
 
 mod common;
 
-use common::{Daemon, Worker, client_of, may_switch_users, two_users, wait_for};
+use common::{Daemon, NO_SERVICES, Worker, client_of, may_switch_users, two_users, wait_for};
 use std::sync::mpsc::channel;
-use wire::{Class, ClientError, CurrencyView, MemberRef, MemberView, Operation};
+use wire::{Class, ClientError, CurrencyView, ErrorCode, MemberRef, MemberView, Operation};
 
 fn adopt(pid: u32) -> Operation {
     Operation::Adopt { pid: Some(pid), start_time_ticks: None, from: None, funding: None }
@@ -16,7 +16,7 @@ fn join(member: MemberRef, client: u32) -> Operation {
 }
 
 #[track_caller]
-fn refusal(result: Result<wire::OperationsDone, ClientError>) -> wire::Trouble {
+fn refusal(result: Result<wire::OperationsDone, ClientError>) -> wire::ApiError {
     match result {
         Err(ClientError::Refused(trouble)) => trouble,
         other => panic!("a refusal was expected, not {other:?}"),
@@ -33,7 +33,7 @@ fn of_two(enforcer: &str, one: u32, other: u32) -> Daemon {
     let daemon = Daemon::prepare(&["--enforcer", enforcer]);
     let policy = daemon.dir.path().join("policy.toml");
     let users = format!("[users]\nuids = \"{one}-{other}\"\ncpu = 1000\n");
-    std::fs::write(&policy, users).expect("a policy");
+    std::fs::write(&policy, format!("{users}{NO_SERVICES}")).expect("a policy");
     let mut daemon = daemon.with(&["--funding-policy", policy.to_str().expect("text")]);
     daemon.launch();
     daemon
@@ -65,13 +65,13 @@ fn a_thread_joins_by_its_own_word_and_its_end_is_seen() {
     client.operate(Operation::Leave { member: Some(MemberRef::Thread(tid)) }).expect("it leaves");
     assert_eq!(view_of(&daemon, worker.pid()).members, []);
     let again = refusal(client.operate(Operation::Leave { member: Some(MemberRef::Thread(tid)) }));
-    assert_eq!(again.code, "conflict", "{}", again.message);
+    assert_eq!(again.code, ErrorCode::Conflict, "{}", again.message);
     client.operate(join(MemberRef::Thread(tid), worker.pid())).expect("and comes back");
     drop(end);
     thread.join().expect("it ends");
     wait_for("the end of a thread", || view_of(&daemon, worker.pid()).members.is_empty());
     let trouble = refusal(client.operate(join(MemberRef::Thread(tid), worker.pid())));
-    assert_eq!(trouble.code, "unknown", "{}", trouble.message);
+    assert_eq!(trouble.code, ErrorCode::Unknown, "{}", trouble.message);
 }
 
 #[test]
@@ -82,7 +82,11 @@ fn a_caller_moves_lends_and_steps_back_by_itself() {
     let own = std::process::id();
     client.operate(adopt(worker.pid())).expect("adopted");
     let nobody = Operation::SetClass { client: None, class: Class::Guest };
-    assert_eq!(refusal(client.operate(nobody)).code, "unknown", "the caller is no client yet");
+    assert_eq!(
+        refusal(client.operate(nobody)).code,
+        ErrorCode::Unknown,
+        "the caller is no client yet"
+    );
     client.operate(adopt(own)).expect("adopted");
     let to = || format!("pid:{}", worker.pid()).into();
     client.operate(Operation::Join { member: None, client: to() }).expect("its own process");
@@ -202,7 +206,11 @@ fn nobody_moves_lends_or_holds_back_what_is_anothers() {
     assert!(!said.status.success(), "a third has no say");
     allowed(&["leave", "--process", &own], somebody_else);
     assert_eq!(view_of(&daemon, theirs.pid()).members.len(), 0);
-    // To lend is to give: the holder is not asked.
+    // To lend is to give, and whoever is given something is asked.
+    let said = daemon.allot(&["transfer", "--from", &own, "--to", &other], somebody);
+    let text = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(!said.status.success() && text.contains("lacks the right f"), "{text}");
+    allowed(&["currency", "grant", &other_client, &subject, "f"], somebody_else);
     allowed(&["transfer", "--from", &own, "--to", &other], somebody);
     let said = daemon.allot(&["transfer", "--back", "--from", &own], somebody_else);
     assert!(!said.status.success(), "what was lent is the lender's to take back");
@@ -240,9 +248,12 @@ fn the_policy_is_shown_and_a_change_that_cannot_be_is_refused() {
         other => panic!("{other:?}"),
     };
     let trouble = refused("fifo");
-    assert!(trouble.code == "invalid" && trouble.message.contains("mtr-ls"), "{trouble:?}");
+    assert!(
+        trouble.code == ErrorCode::Invalid && trouble.message.contains("mtr-ls"),
+        "{trouble:?}"
+    );
     let trouble = refused("lottery");
-    assert_eq!(trouble.code, "conflict");
+    assert_eq!(trouble.code, ErrorCode::Conflict);
     assert!(trouble.message.contains("user-level"), "{}", trouble.message);
     assert_eq!(client.policy().expect("an answer").policy, "stride");
     let said = match client.trace(None) {
@@ -250,7 +261,7 @@ fn the_policy_is_shown_and_a_change_that_cannot_be_is_refused() {
         Ok(_) => panic!("the user-level lottery has no trace"),
         Err(other) => panic!("{other:?}"),
     };
-    assert!(said.code == "conflict" && said.message.contains("user-level"), "{said:?}");
+    assert!(said.code == ErrorCode::Conflict && said.message.contains("user-level"), "{said:?}");
 }
 
 #[test]

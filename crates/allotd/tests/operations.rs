@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{Daemon, SOMEBODY, SOMEBODY_ELSE, Worker, backing, client_of, may_switch_users};
+use common::{
+    Daemon, NO_SERVICES, SOMEBODY, SOMEBODY_ELSE, Worker, backing, client_of, may_switch_users,
+};
 use wire::{Amount, ClientError, CurrencyRef, Operation, TicketKind};
 
 fn create(name: &str) -> Operation {
@@ -15,7 +17,7 @@ fn fund(currency: &str, from: &str, amount: u64, kind: TicketKind) -> Operation 
     Operation::Fund { currency: currency.into(), from: from.into(), amount }
 }
 
-fn refusal(result: Result<wire::OperationsDone, ClientError>) -> wire::Trouble {
+fn refusal(result: Result<wire::OperationsDone, ClientError>) -> wire::ApiError {
     match result {
         Err(ClientError::Refused(trouble)) => trouble,
         other => panic!("a refusal was expected, not {other:?}"),
@@ -110,7 +112,7 @@ fn refusals_name_what_and_why() {
         ),
     ] {
         let trouble = refusal(client.operate(operation.clone()));
-        assert_eq!(trouble.code, code, "{operation:?}: {}", trouble.message);
+        assert_eq!(trouble.code.as_str(), code, "{operation:?}: {}", trouble.message);
         assert!(trouble.message.contains(says), "{operation:?}: {}", trouble.message);
     }
     assert_eq!(client.ledger().expect("alive"), before);
@@ -146,7 +148,8 @@ fn other_peoples_processes_and_currencies_are_theirs() {
     let policy = daemon.dir.path().join("policy.toml");
     let rule =
         format!("[[rule]]\nname = \"t\"\nuids = \"{SOMEBODY}\"\ncpu = 1000\neach_user = true");
-    std::fs::write(&policy, rule).expect("a policy");
+    std::fs::write(&policy, format!("{rule}{NO_SERVICES}[users]\nmanaged = false\n"))
+        .expect("a policy");
     let mut daemon = daemon.with(&["--funding-policy", policy.to_str().expect("text")]);
     daemon.launch();
     let theirs = Worker::idle(SOMEBODY_ELSE);
@@ -161,9 +164,12 @@ fn other_peoples_processes_and_currencies_are_theirs() {
     assert!(code == Some(1) && text.contains("belongs to uid"), "{code:?} {text}");
     let (code, text) = said(&["fund", "mine", "--from", "base", "--cpu", "5"], SOMEBODY);
     assert!(code == Some(1) && text.contains("lacks the right i"), "{code:?} {text}");
+    let its = format!("{SOMEBODY}:mine");
     let (code, text) = said(&["currency", "destroy", "mine"], SOMEBODY_ELSE);
+    assert!(code == Some(1) && text.contains(&its), "whose is to be said: {code:?} {text}");
+    let (code, text) = said(&["currency", "destroy", &its], SOMEBODY_ELSE);
     assert!(code == Some(1) && text.contains("lacks the right c"), "{code:?} {text}");
-    let (code, text) = said(&["currency", "chmod", "mine", "fcifcifci"], SOMEBODY_ELSE);
+    let (code, text) = said(&["currency", "chmod", &its, "fcifcifci"], SOMEBODY_ELSE);
     assert!(code == Some(1) && text.contains("only its owner"), "{code:?} {text}");
     let (code, text) = said(&["lsetbase", "-u", "0", "5000"], SOMEBODY);
     assert!(code == Some(1), "{code:?} {text}");
@@ -171,7 +177,7 @@ fn other_peoples_processes_and_currencies_are_theirs() {
     let grant = ["currency", "grant", "mine", &format!("uid:{SOMEBODY_ELSE}"), "i"];
     let (code, text) = said(&grant, SOMEBODY);
     assert_eq!(code, Some(0), "{text}");
-    let (code, text) = said(&["adopt", &pid, "--from", "mine", "--tickets", "7"], SOMEBODY_ELSE);
+    let (code, text) = said(&["adopt", &pid, "--from", &its, "--tickets", "7"], SOMEBODY_ELSE);
     assert_eq!(code, Some(0), "{text}");
     let ledger = daemon.client().ledger().expect("alive");
     let client = client_of(&ledger, theirs.pid()).expect("it was adopted");
@@ -293,4 +299,26 @@ fn references_name_what_people_mean() {
         *start_time_ticks = Some(1);
     }
     assert!(refusal(client.operate(stale)).message.contains("another process"));
+}
+
+#[test]
+fn a_private_allotd_says_what_shares_its_resources() {
+    let daemon = Daemon::private(&[]);
+    let cpu = daemon.client().status().expect("a status").cpu;
+    assert_eq!(cpu.name, "user-level");
+    assert_eq!(cpu.why, "a private allotd shares what it is given, from user space");
+    let worker = Worker::idle(0);
+    let pid = Some(worker.pid());
+    let adopt = Operation::Adopt { pid, start_time_ticks: None, from: None, funding: None };
+    daemon.client().operate(adopt).expect("adopted");
+    let amount = Amount { resource: "memory".to_owned(), kind: TicketKind::Soft, amount: 1 };
+    let currency = format!("pid:{}", worker.pid()).into();
+    let fund = Operation::Fund { currency, from: "base".into(), amount };
+    daemon.client().operate(fund).expect("kept");
+    let status = daemon.client().status().expect("a status");
+    let [memory] = status.others.as_slice() else { panic!("{:?}", status.others) };
+    let why = "a private allotd shares the CPU only";
+    assert_eq!((memory.enforcer.as_str(), memory.why.as_str()), ("none", why));
+    let told = status.cpu.drift.iter().filter(|drift| drift.contains(why)).count();
+    assert_eq!(told, 1, "{:?}", status.cpu.drift);
 }

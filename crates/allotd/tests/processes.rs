@@ -3,10 +3,10 @@
 mod common;
 
 use common::{
-    Daemon, Worker, backing, client_of, may_switch_users, scheduling_of, state_of, two_users,
-    wait_for,
+    Daemon, NO_SERVICES, Worker, backing, client_of, may_switch_users, scheduling_of, state_of,
+    two_users, wait_for,
 };
-use wire::{Amount, Nature, Operation, TicketKind};
+use wire::{Amount, CurrencyKind, Operation, TicketKind};
 
 fn adopt(pid: u32, tickets: u64) -> Operation {
     let amount = Amount { resource: "cpu".to_owned(), kind: TicketKind::Soft, amount: tickets };
@@ -140,12 +140,12 @@ fn a_niced_job_takes_from_its_owner_and_gives_back() {
     let niced = client_of(&ledger, worker.pid()).expect("a client");
     let job = backing(&ledger, niced.id)[0].0;
     let job = ledger.currencies.iter().find(|currency| currency.id == job).expect("a job");
-    assert_eq!(job.nature, Nature::Job);
+    assert_eq!(job.kind, CurrencyKind::Job);
     assert_eq!(backing(&ledger, job.id), [(0, 10)]);
     let home = ledger
         .currencies
         .iter()
-        .find(|currency| currency.nature == Nature::Pure && currency.owner == somebody)
+        .find(|currency| currency.kind == CurrencyKind::Pure && currency.owner == somebody)
         .expect("a home");
     assert_eq!(backing(&ledger, home.id), [(0, 990)]);
     assert_eq!(guaranteed(other.pid()), others_before);
@@ -203,11 +203,88 @@ fn users_are_placed_by_the_policy_and_funded_anew_when_they_change() {
     assert!(output.status.success() && text.contains("400"), "{text}");
 }
 
+/// A part of all memory is given whole to who comes first; the next one gets what is left, and
+/// somebody is told.
+#[test]
+fn amounts_of_memory_are_first_come_first_served_and_disks_have_limits() {
+    let test = "amounts_of_memory_are_first_come_first_served_and_disks_have_limits";
+    if !may_switch_users(test) {
+        return;
+    }
+    let (first, second) = two_users();
+    let daemon = system(&format!(
+        "[users]\nuids = \"{first}-{second}\"\nmemory = \"75%\"\n[users.limits.sda]\nread = \"10M\"\n"
+    ));
+    let client = daemon.client();
+    let home = |uid: u32| {
+        let ledger = client.ledger().expect("alive");
+        let home = ledger.currencies.iter().find(|it| it.owner == uid && it.process.is_none())?;
+        let memory =
+            ledger.tickets.iter().find(|it| it.holder == home.id && it.resource == "memory");
+        let base = ledger.currencies[0].resources.iter().find(|it| it.resource == "memory")?;
+        Some((memory?.amount, base.hard_total, home.limits.clone()))
+    };
+    let _one = Worker::idle(first);
+    wait_for("the first user", || home(first).is_some());
+    let _other = Worker::idle(second);
+    wait_for("the second user", || home(second).is_some());
+    let (amount, total, limits) = home(first).expect("placed");
+    assert_eq!(amount, total * 3 / 4);
+    assert_eq!((limits[0].disk.as_str(), limits[0].limit.read_bytes), ("sda", Some(10 << 20)));
+    let (rest, ..) = home(second).expect("placed");
+    assert_eq!(rest, total - amount);
+    wait_for("a word about it", || daemon.log().contains("others came first"));
+}
+
+/// A process that runs in a container's cgroup when it runs its program is no longer its uid's.
+#[test]
+fn what_runs_in_a_container_belongs_to_the_containers() {
+    let test = "what_runs_in_a_container_belongs_to_the_containers";
+    if !may_switch_users(test) {
+        return;
+    }
+    let trees = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].map(std::path::Path::new);
+    let tree = trees.into_iter().find(|tree| tree.join("cgroup.procs").exists());
+    let cgroup = tree.map(|tree| tree.join(format!("docker-{}.scope", std::process::id())));
+    let Some(cgroup) = cgroup.filter(|cgroup| std::fs::create_dir(cgroup).is_ok()) else {
+        eprintln!("SKIP {test}: no cgroup v2 to make one in");
+        return;
+    };
+    let (somebody, _) = two_users();
+    let daemon = Daemon::prepare(&["--enforcer", "none"]);
+    let path = daemon.dir.path().join("policy.toml");
+    let policy = format!("[users]\nuids = \"{somebody}\"\n[system]\nmanaged = false\n");
+    std::fs::write(&path, policy).expect("a policy");
+    let mut daemon = daemon.with(&["--funding-policy", path.to_str().expect("text")]);
+    daemon.launch();
+    let client = daemon.client();
+    let go = daemon.dir.path().join("go");
+    let script = format!("until [ -e {} ]; do sleep 0.1; done; exec sleep 1000", go.display());
+    let worker = Worker::shell(&script, somebody);
+    let home = || {
+        let ledger = client.ledger().expect("alive");
+        let id = client_of(&ledger, worker.pid()).map(|currency| currency.id)?;
+        let issuer = backing(&ledger, id).first()?.0;
+        ledger.currencies.iter().find(|it| it.id == issuer).map(|it| (it.name.clone(), it.owner))
+    };
+    wait_for("the user's home", || home().is_some_and(|(_, owner)| owner == somebody));
+    let moved = std::fs::write(cgroup.join("cgroup.procs"), worker.pid().to_string());
+    if moved.is_ok() {
+        std::fs::write(go, "").expect("written");
+        wait_for("the containers", || home() == Some(("containers".to_owned(), 0)));
+    }
+    let pid = worker.pid();
+    drop(worker);
+    wait_for("its end", || !std::path::Path::new(&format!("/proc/{pid}")).exists());
+    std::fs::remove_dir(&cgroup).expect("it is empty");
+    moved.expect("the superuser moves processes");
+}
+
 /// A system's allotd with this policy, which touches nothing.
 fn system(policy: &str) -> Daemon {
     let daemon = Daemon::prepare(&["--enforcer", "none"]);
     let path = daemon.dir.path().join("policy.toml");
-    std::fs::write(&path, policy).expect("a policy");
+    std::fs::write(&path, format!("{policy}{NO_SERVICES}")).expect("a policy");
     let mut daemon = daemon.with(&["--funding-policy", path.to_str().expect("text")]);
     daemon.launch();
     daemon

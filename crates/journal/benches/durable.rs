@@ -3,6 +3,7 @@
 
 use allot_journal::Journal;
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
+use ledger::operation::{Adopt, CreateCurrency, DestroyCurrency, Exit, Fork, Fund};
 use ledger::{
     Authority, BASE, Change, CurrencyId, Funding, Intent, Ledger, Mode, NewClient, ProcessIdentity,
     Resource, TicketKind, decide,
@@ -23,11 +24,11 @@ fn apply(ledger: &mut Ledger, authority: Authority, intent: Intent) -> Vec<Chang
 }
 
 fn create(name: String, owner: u32) -> Intent {
-    Intent::CreateCurrency { name, owner, group: owner, mode: Mode::PRIVATE }
+    Intent::from(CreateCurrency { name, owner, group: owner, mode: Mode::PRIVATE })
 }
 
 fn cpu(amount: u64) -> Funding {
-    Funding { resource: Resource::Cpu, kind: TicketKind::Soft, amount }
+    Funding { resource: Resource::CPU, kind: TicketKind::Soft, amount }
 }
 
 fn client(pid: u32) -> NewClient {
@@ -44,11 +45,11 @@ fn populated() -> (Ledger, Vec<CurrencyId>) {
         apply(&mut ledger, root(), create("home".to_owned(), uid));
         let holder = ledger.named(uid, "home").expect("just made");
         let funding = cpu(1000);
-        apply(&mut ledger, root(), Intent::Fund { holder, issuer: BASE, funding });
+        apply(&mut ledger, root(), Intent::from(Fund { holder, issuer: BASE, funding }));
         for number in 0..10 {
             let client = client(1 + user * 10 + number);
             let funding = vec![cpu(100)];
-            apply(&mut ledger, root(), Intent::Adopt { client, issuer: holder, funding });
+            apply(&mut ledger, root(), Intent::from(Adopt { client, issuer: holder, funding }));
         }
         currencies.push(holder);
     }
@@ -57,7 +58,7 @@ fn populated() -> (Ledger, Vec<CurrencyId>) {
 
 fn fund(currencies: &[CurrencyId], number: u64) -> Intent {
     let holder = currencies[(number % u64::from(USERS)) as usize];
-    Intent::Fund { holder, issuer: BASE, funding: cpu(1 + number % 1000) }
+    Intent::from(Fund { holder, issuer: BASE, funding: cpu(1 + number % 1000) })
 }
 
 /// A journal with the users' currencies in it.
@@ -118,7 +119,7 @@ fn in_memory(criterion: &mut Criterion) {
             let uid = 5000 + number % 100;
             apply(&mut live, root(), create("new".to_owned(), uid));
             let currency = live.named(uid, "new").expect("just made");
-            apply(&mut live, root(), Intent::DestroyCurrency { currency })
+            apply(&mut live, root(), Intent::from(DestroyCurrency { currency }))
         });
     });
     let mut live = ledger.clone();
@@ -128,8 +129,8 @@ fn in_memory(criterion: &mut Criterion) {
             number += 1;
             let parent = client(1 + number % (USERS * 10)).member.process().expect("a process");
             let child = client(1_000_000);
-            apply(&mut live, Authority::System, Intent::Fork { parent, child });
-            apply(&mut live, Authority::System, Intent::Exit { member: child.member })
+            apply(&mut live, Authority::System, Intent::from(Fork { parent, child }));
+            apply(&mut live, Authority::System, Intent::from(Exit { member: child.member }))
         });
     });
     group.throughput(Throughput::Elements(1000));

@@ -1,10 +1,10 @@
 //! The open journal.
 
-use crate::JournalError;
-use crate::mark::{self, Found, Mark, MarkFile};
+use crate::error::JournalError;
+use crate::mark::{Found, Mark, MarkFile};
 use crate::record::{BodyRef, Chain, Entry, Row, Stored, first_chain};
-use crate::recover::forecast;
-use crate::store::{self, Contents, Files, Unreadable};
+use crate::salvage::forecast;
+use crate::store::{self, Contents, Files, Unreadable, read_mark};
 use ledger::{Authority, Change, Intent, Ledger};
 use rusqlite::{Connection, ErrorCode};
 use std::path::{Path, PathBuf};
@@ -486,10 +486,6 @@ fn open_mark(files: &Files, contents: &Contents) -> Result<MarkFile, JournalErro
     let mark = open().map_err(|error| store::io_trouble(&files.mark, &error))?;
     files.sync_dir()?;
     Ok(mark)
-}
-
-pub(crate) fn read_mark(files: &Files) -> Result<Found, JournalError> {
-    mark::read(&files.mark).map_err(|error| store::io_trouble(&files.mark, &error))
 }
 
 /// Say what is wrong with the database and what a recovery would do.

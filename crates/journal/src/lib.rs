@@ -8,6 +8,7 @@ mod journal;
 mod mark;
 mod record;
 mod recover;
+mod salvage;
 mod store;
 
 pub use error::{Forecast, JournalError};

@@ -18,6 +18,31 @@ pub struct Entry {
     pub changes: Vec<Change>,
 }
 
+impl Entry {
+    /// About how large it is in the journal.
+    pub fn bytes(&self) -> u64 {
+        let mut count = Count(0);
+        let Entry { at_unix_ms, authority, intent, changes, .. } = self;
+        let body = BodyRef { at_unix_ms: *at_unix_ms, authority, intent, changes };
+        serde_json::to_writer(&mut count, &body).expect("an operation can be written");
+        count.0
+    }
+}
+
+/// Counts what is written.
+struct Count(u64);
+
+impl std::io::Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// What an entry holds besides its number, as it is written down (JSON, so that a person with
 /// `sqlite3` can read it).
 #[derive(Serialize)]

@@ -1,6 +1,7 @@
 //! The database file: its form, how a whole one is made, and how one is read and verified.
 
-use crate::JournalError;
+use crate::error::JournalError;
+use crate::mark;
 use crate::record::{Chain, Entry, Row, Stored};
 use ledger::Ledger;
 use rusqlite::config::DbConfig;
@@ -456,4 +457,9 @@ pub(crate) fn io_trouble(file: &Path, error: &io::Error) -> JournalError {
         }
         _ => JournalError::Io { file, cause },
     }
+}
+
+/// Reads the mark beside the database.
+pub(crate) fn read_mark(files: &Files) -> Result<mark::Found, JournalError> {
+    mark::read(&files.mark).map_err(|error| io_trouble(&files.mark, &error))
 }

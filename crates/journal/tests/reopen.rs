@@ -4,6 +4,7 @@ mod common;
 
 use allot_journal::{Entry, Journal, JournalError, Keep};
 use common::{BOOT, Workload, fingerprint, seed};
+use ledger::operation::Exit;
 use ledger::{Authority, BASE, Intent, Ledger};
 
 const SMALL: Keep = Keep { entries: 60, snapshot_after: 25 };
@@ -119,7 +120,8 @@ fn a_new_boot_is_told_until_the_first_batch() {
     let (mut journal, _) = open(other);
     let mut batch = journal.begin().unwrap();
     for process in clients {
-        let (authority, intent) = (Authority::System, Intent::Exit { member: process.into() });
+        let (authority, intent) =
+            (Authority::System, Intent::from(Exit { member: process.into() }));
         let allowed = ledger::decide(&recovered.ledger, authority.clone(), intent.clone());
         let changes = recovered.ledger.apply(allowed.unwrap());
         batch.append(0, &authority, &intent, &changes).unwrap();

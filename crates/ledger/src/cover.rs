@@ -91,6 +91,7 @@ impl<'a> Covers<'a> {
         let mut most = 0;
         if !guest {
             for (_, ticket) in self.ledger.backing(id) {
+                self.ledger.work.note(1);
                 if ticket.resource == good.resource {
                     most = most.max(self.by(ticket, good));
                 }
@@ -207,6 +208,7 @@ impl Ledger {
             return;
         }
         for ticket in self.trades.leads(&key) {
+            self.work.note(1);
             self.enter(self.tickets[&ticket].holder, resource, entered, order);
         }
         order.push(key);
@@ -223,6 +225,7 @@ impl Ledger {
                 .filter(|(_, it)| it.resource == *resource && it.kind != TicketKind::Transfer)
                 .map(|(ticket, it)| (ticket, it.issuer))
                 .collect();
+            self.work.note(tickets.len() as u64);
             for (ticket, issuer) in tickets {
                 if issuer != BASE && self.trades.lead(issuer, resource, ticket, leads) {
                     open.push(issuer);

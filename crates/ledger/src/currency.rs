@@ -1,5 +1,6 @@
 //! Currencies, and the access rights that their brokers guard.
 
+use crate::ledger::Below;
 use crate::{Class, Member, ProcessIdentity, Resource, SetLimit, TicketId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -205,6 +206,16 @@ pub enum Subject {
     Process(ProcessIdentity),
 }
 
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Subject::Uid(uid) => write!(f, "uid:{uid}"),
+            Subject::Gid(gid) => write!(f, "gid:{gid}"),
+            Subject::Process(process) => write!(f, "pid:{}", process.pid),
+        }
+    }
+}
+
 /// How much a currency has issued of one resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Issued {
@@ -220,7 +231,7 @@ pub struct Issued {
 /// What kind of node a currency is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Nature {
+pub enum CurrencyKind {
     /// The root.
     Base,
     /// A name: a user, a group, a project.
@@ -233,7 +244,7 @@ pub enum Nature {
     },
     /// A leaf that consumes.
     Client {
-        /// Its first member, with which it ends. Others [join](crate::Intent::Join) and leave.
+        /// Its first member, with which it ends. Others [join](crate::operation::Join) and leave.
         #[serde(flatten)]
         founder: Member,
         /// Whether the funding policy put it here: then only the superuser can take it out.
@@ -244,10 +255,10 @@ pub enum Nature {
     },
 }
 
-impl Nature {
+impl CurrencyKind {
     /// A client that competes by its tickets and was not placed by the policy.
-    pub fn client(founder: impl Into<Member>) -> Nature {
-        Nature::Client { founder: founder.into(), placed: false, class: Class::Host }
+    pub fn client(founder: impl Into<Member>) -> CurrencyKind {
+        CurrencyKind::Client { founder: founder.into(), placed: false, class: Class::Host }
     }
 }
 
@@ -281,14 +292,15 @@ pub struct CurrencyRecord {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub limits: BTreeMap<Resource, SetLimit>,
     /// Base, pure, job or client.
-    pub nature: Nature,
+    #[serde(rename = "nature")]
+    pub kind: CurrencyKind,
 }
 
 impl CurrencyRecord {
     /// How it competes; who is no client is no guest.
     pub fn class(&self) -> Class {
-        match self.nature {
-            Nature::Client { class, .. } => class,
+        match self.kind {
+            CurrencyKind::Client { class, .. } => class,
             _ => Class::Host,
         }
     }
@@ -307,13 +319,15 @@ pub struct Currency {
     pub issued: BTreeSet<TicketId>,
     /// Their totals.
     pub(crate) totals: BTreeMap<Resource, Issued>,
+    /// Their holders, by how far these are from the leaves.
+    pub(crate) below: Below,
 }
 
 impl Currency {
     /// With whom a client began and will end.
     pub fn founder(&self) -> Option<Member> {
-        match self.record.nature {
-            Nature::Client { founder, .. } => Some(founder),
+        match self.record.kind {
+            CurrencyKind::Client { founder, .. } => Some(founder),
             _ => None,
         }
     }
@@ -330,12 +344,12 @@ impl Currency {
 
     /// Whether it is a leaf that consumes.
     pub fn is_client(&self) -> bool {
-        matches!(self.record.nature, Nature::Client { .. })
+        matches!(self.record.kind, CurrencyKind::Client { .. })
     }
 
     /// Whether it exists for one job only.
     pub fn is_job(&self) -> bool {
-        matches!(self.record.nature, Nature::Job { .. })
+        matches!(self.record.kind, CurrencyKind::Job { .. })
     }
 
     /// How much it has issued of one resource.

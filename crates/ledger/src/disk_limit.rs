@@ -1,7 +1,6 @@
 //! Hard caps on what a currency's clients do on a disk: an attribute, no ticket. It takes no part in
 //! valuation: it leaves a disk idle while somebody waits, which is why only who asks for it has one.
 
-use crate::LIMITS_MAX;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
@@ -46,8 +45,35 @@ impl DiskLimit {
         *self == DiskLimit::default()
     }
 
+    /// Returns one of so many equal parts, of each at least 1.
+    #[must_use]
+    pub fn part(&self, count: u64) -> DiskLimit {
+        let part = |limit: Option<u64>| limit.map(|limit| (limit / count.max(1)).max(1));
+        DiskLimit {
+            read_bytes: part(self.read_bytes),
+            written_bytes: part(self.written_bytes),
+            reads: part(self.reads),
+            writes: part(self.writes),
+        }
+    }
+
+    /// Returns of each the less.
+    #[must_use]
+    pub fn stricter(&self, other: DiskLimit) -> DiskLimit {
+        let less = |one: Option<u64>, other: Option<u64>| match (one, other) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        DiskLimit {
+            read_bytes: less(self.read_bytes, other.read_bytes),
+            written_bytes: less(self.written_bytes, other.written_bytes),
+            reads: less(self.reads, other.reads),
+            writes: less(self.writes, other.writes),
+        }
+    }
+
     /// Why it cannot be one; `None` where it can.
-    pub(crate) fn wrong(&self) -> Option<String> {
+    pub fn wrong(&self) -> Option<String> {
         let outside = |value: Option<u64>, range: &RangeInclusive<u64>| {
             value.filter(|value| !range.contains(value))
         };
@@ -62,9 +88,4 @@ impl DiskLimit {
             .map(|value| says(value, &LIMIT_BYTES, "bytes"))
             .or_else(|| requests.map(|value| says(value, &LIMIT_REQUESTS, "requests")))
     }
-}
-
-/// Why another disk cannot be limited.
-pub(crate) fn too_many() -> String {
-    format!("a currency has limits on {LIMITS_MAX} disks at most")
 }

@@ -24,8 +24,8 @@ pub const EXCHANGES_MAX: usize = 1024;
 /// The most in which currencies of one ordinary uid give, once for each of them: an exchange between
 /// two of theirs counts twice.
 pub const EXCHANGES_PER_OWNER_MAX: usize = 4096;
-/// The most exchanges in which one currency receives and gives nothing, so that nobody who lends
-/// to it unasked can keep it from trading.
+/// The most exchanges in which one currency receives and gives nothing, so that those who
+/// may fund it cannot keep it from trading by what they lend.
 pub const LOANS_MAX: usize = 256;
 /// The most offers for currencies of one ordinary uid.
 pub const OFFERS_PER_OWNER_MAX: usize = 256;
@@ -67,8 +67,32 @@ pub struct Exchange {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub offers: Vec<OfferId>,
     /// Parties that have to renew it, and until when they have: seconds since 1970.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "leases::deserialize"
+    )]
     pub leases: BTreeMap<CurrencyId, u64>,
+}
+
+/// Reads leases. Keys of JSON objects are text, and within a tagged enum (a
+/// [`Change`](crate::Change)) serde hands them over as text even where a number is asked for.
+mod leases {
+    use crate::CurrencyId;
+    use serde::{Deserialize, Deserializer, de::Error};
+    use std::collections::BTreeMap;
+
+    pub fn deserialize<'de, D>(from: D) -> Result<BTreeMap<CurrencyId, u64>, D::Error>
+    where
+        D: Deserializer<'de>,
+    {
+        let leases = BTreeMap::<String, u64>::deserialize(from)?;
+        let read = |(party, until_s): (String, u64)| {
+            let party = party.parse().map_err(D::Error::custom)?;
+            Ok((CurrencyId(party), until_s))
+        };
+        leases.into_iter().map(read).collect()
+    }
 }
 
 /// An exchange as a dealer found it: each party by one offer.

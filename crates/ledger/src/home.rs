@@ -71,6 +71,24 @@ pub struct Funding {
     pub amount: u64,
 }
 
+impl Funding {
+    /// Soft tickets.
+    pub(crate) fn soft(resource: &Resource, amount: u64) -> Funding {
+        Funding { resource: resource.clone(), kind: TicketKind::Soft, amount }
+    }
+}
+
+impl fmt::Display for Funding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            TicketKind::Soft => "soft",
+            TicketKind::Hard => "hard",
+            TicketKind::Transfer => "lent",
+        };
+        write!(f, "{} {kind} {} tickets", self.amount, self.resource)
+    }
+}
+
 /// A currency that the funding policy keeps, and what it last gave it. Kept when its users log
 /// out, so that what their base tickets were set to is not lost (paper 3, 3.1.3).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

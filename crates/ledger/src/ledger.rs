@@ -1,13 +1,17 @@
 //! The state, and what can be asked of it.
 
+mod height;
 mod replay;
 mod write;
 
 use crate::trades::Trades;
+use crate::work::Work;
 use crate::{
-    BASE, Change, Currency, CurrencyId, CurrencyRecord, ExchangeId, HARD_TOTAL, Home, Member, Mode,
-    Nature, OfferId, PolicyKey, ProcessIdentity, Resource, Rights, Ticket, TicketId, TicketKind,
+    BASE, Change, Currency, CurrencyId, CurrencyKind, CurrencyRecord, ExchangeId, HARD_TOTAL, Home,
+    Member, Mode, OfferId, Persons, PolicyKey, ProcessIdentity, Resource, Rights, Ticket, TicketId,
+    TicketKind,
 };
+pub(crate) use height::{Below, Lift};
 pub use replay::{Misfit, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,6 +41,8 @@ pub struct Ledger {
     by_name: BTreeMap<(u32, String), CurrencyId>,
     owned: BTreeMap<u32, usize>,
     lent: BTreeMap<(CurrencyId, Resource), u64>,
+    pub(crate) work: Work,
+    persons: Persons,
 }
 
 impl PartialEq for Ledger {
@@ -72,7 +78,7 @@ impl Ledger {
                 mode: Mode::PRIVATE,
                 grants: Vec::new(),
                 limits: Default::default(),
-                nature: Nature::Base,
+                kind: CurrencyKind::Base,
             })),
         });
         ledger
@@ -96,12 +102,20 @@ impl Ledger {
             by_name: BTreeMap::new(),
             owned: BTreeMap::new(),
             lent: BTreeMap::new(),
+            work: Work::default(),
+            persons: Persons::default(),
         }
     }
 
     /// How often it was written to; an authorisation is good for one version only.
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// How many tickets were looked at so far to decide and to do what was asked, where one operation may have to look at
+    /// many: along the paths above and below a currency.
+    pub fn work(&self) -> u64 {
+        self.work.so_far()
     }
 
     /// How much memory base has to promise, in KiB; 0 while it was never told.
@@ -113,13 +127,12 @@ impl Ledger {
     /// what there is of it, in KiB, so that each of them is an amount (paper 1, 5.4), once that was
     /// told.
     pub fn hard_total(&self, issuer: CurrencyId, resource: &Resource) -> u64 {
-        match (issuer, resource) {
-            (BASE, Resource::Memory) if self.memory_kib > 0 => self.memory_kib,
-            _ => HARD_TOTAL,
-        }
+        let is_amount = issuer == BASE && self.memory_kib > 0 && resource.is_amount();
+        if is_amount { self.memory_kib } else { HARD_TOTAL }
     }
 
     /// A currency.
+    #[inline]
     pub fn currency(&self, id: CurrencyId) -> Option<&Currency> {
         self.currencies.get(&id)
     }
@@ -263,63 +276,25 @@ impl Ledger {
             .map_while(move |((uid, _), id)| (*uid == owner).then_some(*id))
     }
 
-    /// How many pure currencies and jobs a uid owns.
+    /// Which uids belong to whom, where limits count. No part of the state: the system says it.
+    pub fn persons(&self) -> &Persons {
+        &self.persons
+    }
+
+    /// Says which uids belong to whom from now on.
+    pub fn set_persons(&mut self, persons: Persons) {
+        self.persons = persons;
+    }
+
+    /// How many pure currencies and jobs the person of a uid owns.
     pub(crate) fn owned_by(&self, uid: u32) -> usize {
-        self.owned.get(&uid).copied().unwrap_or(0)
+        let uids = self.persons.uids_of(uid);
+        uids.flat_map(|uids| self.owned.range(uids)).map(|(_, owned)| owned).sum()
     }
 
-    /// Whether `from` issues, over any number of currencies, tickets that fund `to`.
-    pub(crate) fn funds(&self, from: CurrencyId, to: CurrencyId) -> bool {
-        let leaf = self.currencies.get(&from).is_none_or(|currency| currency.issued.is_empty());
-        if from == to || leaf {
-            return from == to;
-        }
-        let mut seen = BTreeSet::from([to]);
-        let mut open = vec![to];
-        while let Some(id) = open.pop() {
-            for (_, ticket) in self.backing(id) {
-                if ticket.issuer == from {
-                    return true;
-                }
-                if seen.insert(ticket.issuer) {
-                    open.push(ticket.issuer);
-                }
-            }
-        }
-        false
-    }
-
-    /// The longest path from base, in currencies above it.
-    pub(crate) fn depth(&self, id: CurrencyId) -> usize {
-        self.longest(id, &mut BTreeMap::new(), &|ledger, id| {
-            ledger.backing(id).map(|(_, ticket)| ticket.issuer).collect()
-        })
-    }
-
-    /// The longest path to a leaf, in currencies below it.
-    pub(crate) fn height(&self, id: CurrencyId) -> usize {
-        self.longest(id, &mut BTreeMap::new(), &|ledger, id| {
-            ledger.issued(id).map(|(_, ticket)| ticket.holder).collect()
-        })
-    }
-
-    // Recursion is bounded: no path is longer than DEPTH_MAX and a few job currencies.
-    fn longest(
-        &self,
-        id: CurrencyId,
-        known: &mut BTreeMap<CurrencyId, usize>,
-        next: &dyn Fn(&Ledger, CurrencyId) -> Vec<CurrencyId>,
-    ) -> usize {
-        if let Some(length) = known.get(&id) {
-            return *length;
-        }
-        let length = next(self, id)
-            .into_iter()
-            .map(|neighbour| 1 + self.longest(neighbour, known, next))
-            .max()
-            .unwrap_or(0);
-        known.insert(id, length);
-        length
+    /// How many ordinary persons own together.
+    pub(crate) fn owned_in_all(&self) -> usize {
+        self.owned.iter().filter(|(uid, _)| !self.is_superuser(**uid)).map(|(_, owned)| owned).sum()
     }
 
     pub(crate) fn fresh_currency(&self) -> CurrencyId {

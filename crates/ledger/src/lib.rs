@@ -8,47 +8,57 @@
 //!
 //! Pure: no clock, no randomness, no files, no threads.
 
-mod apply;
 mod broker;
+mod caller;
 mod change;
-mod clear;
 mod cover;
 mod currency;
+mod decide;
 mod disk_limit;
 mod exchange;
 mod home;
-mod identity;
-mod intent;
 #[allow(clippy::module_inception)]
 mod ledger;
 mod member;
 mod offer;
+pub mod operation;
+mod person;
 mod refusal;
 mod resource;
+mod resource_kind;
 mod settle;
+mod sighting;
 mod ticket;
 mod trades;
+mod work;
+mod writer;
 
-pub use broker::{Authorised, decide};
+pub use caller::{Authority, Caller, NewClient};
 pub use change::Change;
 pub use cover::{COVER_ONE, Holding, cover_by_base, cover_of, cover_through};
 pub use currency::{
-    BASE, BadMode, BadRights, Currency, CurrencyId, CurrencyRecord, Issued, Loan, Mode, Nature,
-    Rights, Subject,
+    BASE, BadMode, BadRights, Currency, CurrencyId, CurrencyKind, CurrencyRecord, Issued, Loan,
+    Mode, Rights, Subject,
 };
+pub use decide::{Authorised, decide};
 pub use disk_limit::{DiskLimit, LIMIT_BYTES, LIMIT_REQUESTS, SetLimit};
 pub use exchange::{
     Clearing, EXCHANGES_MAX, EXCHANGES_PER_OWNER_MAX, Exchange, ExchangeId, LEGS_MAX, LOANS_MAX,
     Leg, OFFERS_PER_OWNER_MAX,
 };
 pub use home::{BadPolicyKey, Funding, Home, Placement, Placements, PolicyKey};
-pub use identity::ProcessIdentity;
-pub use intent::{Authority, Caller, Intent, NewClient};
+pub use identity::{ProcessIdentity, ThreadIdentity};
 pub use ledger::{Ledger, Misfit, Snapshot};
-pub use member::{Class, Member, ThreadIdentity};
+pub use member::{Class, Member};
 pub use offer::{BadTerms, Good, Lease, OFFER_POINTS_MAX, Offer, OfferId, Point, Terms};
-pub use refusal::Refusal;
-pub use resource::{Resource, UnknownResource};
+pub use operation::Intent;
+pub use person::Persons;
+pub use refusal::{Refusal, RefusalKind};
+pub use resource::{
+    BadKindName, INSTANCE_LEN_MAX, KIND_LEN_MAX, KindName, Resource, UnknownResource,
+};
+pub use resource_kind::{HardAmount, ResourceKind, ResourceKinds};
+pub use sighting::{JoinedAs, Sighting};
 pub use ticket::{
     AMOUNT_MAX, HARD_TOTAL, ISSUED_MAX, MEMORY_KIB_MAX, TRANSFER_AMOUNT, Ticket, TicketId,
     TicketKind,
@@ -66,6 +76,8 @@ pub const GRANTS_MAX: usize = 64;
 /// The most pure currencies and jobs that one ordinary uid may own, so that nobody fills the
 /// ledger.
 pub const CURRENCIES_PER_OWNER_MAX: usize = 4096;
+/// The most that all ordinary persons may own together.
+pub const CURRENCIES_IN_ALL_MAX: usize = 1 << 17;
 /// The most disks on which one currency may have limits.
 pub const LIMITS_MAX: usize = 16;
 /// The longest name of a currency, in bytes.

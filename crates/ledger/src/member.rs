@@ -1,19 +1,8 @@
 //! What a client consists of, and how it competes.
 
-use crate::ProcessIdentity;
+use identity::{ProcessIdentity, ThreadIdentity};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-
-/// A thread, named so that a reused number is never mistaken for it. Valid within one boot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct ThreadIdentity {
-    /// The process that it belongs to.
-    pub process: ProcessIdentity,
-    /// Thread id.
-    pub tid: u32,
-    /// Its own start time in clock ticks since boot.
-    pub start_time_ticks: u64,
-}
 
 /// A part of the machine's work that consumes as (part of) one client. What several members
 /// cover belongs to the most specific: a thread, its process, the nearest cgroup above it, the
@@ -51,6 +40,17 @@ impl Member {
             Member::Process(process) => Some(*process),
             Member::Thread(thread) => Some(thread.process),
             Member::Cgroup(_) | Member::Kernel | Member::Rest => None,
+        }
+    }
+
+    /// The member as a line of text for people names it: pids without their start times.
+    pub fn short(&self) -> String {
+        match self {
+            Member::Process(process) => format!("pid {}", process.pid),
+            Member::Thread(thread) => {
+                format!("thread {} of pid {}", thread.tid, thread.process.pid)
+            }
+            other => other.to_string(),
         }
     }
 

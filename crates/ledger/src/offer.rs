@@ -194,7 +194,7 @@ pub struct Lease {
     /// When the offer ends: soon, as whoever made it makes another while it lives.
     pub offer_until_s: u64,
     /// When every exchange that comes of the offer ends, unless its party
-    /// [renews](crate::Intent::Renew) it.
+    /// [renews](crate::operation::Renew) it.
     pub exchange_until_s: u64,
 }
 
@@ -290,7 +290,7 @@ mod tests {
         let falls = curve(&[(10, 10), (20, 10)], true);
         assert_eq!(falls.check(), Err(BadTerms::Order(Point { give: 20, want: 10 })));
         let same = Terms::one(good("cpu"), 1, good("cpu"), 1);
-        assert_eq!(same.check(), Err(BadTerms::Same(Resource::Cpu)));
+        assert_eq!(same.check(), Err(BadTerms::Same(Resource::CPU)));
         let least = Terms { least: 9, ..Terms::one(good("cpu"), 1, good("memory"), 1) };
         assert_eq!(least.check(), Err(BadTerms::LeastAboveMost { least: 9, most: 1 }));
     }

@@ -1,10 +1,10 @@
 //! Why an operation was refused, in words for the person who asked.
 
 use crate::{
-    AMOUNT_MAX, BACKERS_MAX, BadTerms, CURRENCIES_PER_OWNER_MAX, CurrencyId, DEPTH_MAX,
-    EXCHANGES_PER_OWNER_MAX, ExchangeId, GRANTS_MAX, Good, HARD_TOTAL, ISSUED_MAX, MEMORY_KIB_MAX,
-    Member, NAME_LEN_MAX, OFFERS_PER_OWNER_MAX, OfferId, ProcessIdentity, Resource, Rights,
-    TRANSFERS_MAX,
+    AMOUNT_MAX, BACKERS_MAX, BadTerms, CURRENCIES_IN_ALL_MAX, CURRENCIES_PER_OWNER_MAX, CurrencyId,
+    DEPTH_MAX, EXCHANGES_PER_OWNER_MAX, ExchangeId, GRANTS_MAX, Good, HARD_TOTAL, ISSUED_MAX,
+    MEMORY_KIB_MAX, Member, NAME_LEN_MAX, OFFERS_PER_OWNER_MAX, OfferId, ProcessIdentity, Resource,
+    Rights, TRANSFERS_MAX,
 };
 
 /// A refusal: nothing was changed.
@@ -114,10 +114,16 @@ pub enum Refusal {
     },
     /// Too many.
     #[error(
-        "uid {0} already owns {CURRENCIES_PER_OWNER_MAX} currencies; destroy some that fund \
-         nothing"
+        "uid {0} already owns {CURRENCIES_PER_OWNER_MAX} currencies, its subordinate uids' included; destroy some \
+         that fund nothing"
     )]
     TooManyCurrencies(u32),
+    /// Too many currencies of all ordinary persons together.
+    #[error(
+        "all users together own {CURRENCIES_IN_ALL_MAX} currencies, as many as there may be; only the superuser can make \
+         another until some are destroyed"
+    )]
+    TooManyInAll,
     /// Too many grants.
     #[error("currency {0} already has {GRANTS_MAX} grants; take one back first")]
     TooManyGrants(CurrencyId),
@@ -167,6 +173,15 @@ pub enum Refusal {
         total: u64,
         /// What is left, in KiB.
         left: u64,
+        /// Asked, in KiB.
+        amount: u64,
+    },
+    /// An amount of memory from a base that was given none to promise.
+    #[error(
+        "base has no memory to promise here, so no {amount} KiB of it: a private allotd shares no \
+         memory. Ask the machine's allotd (`allot --socket /run/allot/allotd.sock`)"
+    )]
+    NoMemory {
         /// Asked, in KiB.
         amount: u64,
     },
@@ -365,6 +380,23 @@ pub enum Refusal {
     },
 }
 
+/// The kinds of refusals that a program may want to tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalKind {
+    /// Something named that there is not.
+    Unknown,
+    /// A missing right.
+    Forbidden,
+    /// A currency that would fund itself.
+    Cycle,
+    /// A request that never makes sense.
+    Invalid,
+    /// A request beyond what one may have.
+    Limit,
+    /// A request that does not fit how things are now.
+    Conflict,
+}
+
 impl Refusal {
     /// For a missing right on a currency.
     pub(crate) fn forbidden(
@@ -386,22 +418,22 @@ impl Refusal {
         }
     }
 
-    /// A short, stable word for programs.
-    pub fn code(&self) -> &'static str {
+    /// The kind, for programs.
+    pub fn kind(&self) -> RefusalKind {
         match self {
             Refusal::UnknownCurrency(_)
             | Refusal::UnknownProcess(_)
             | Refusal::UnknownMember(_)
             | Refusal::UnknownOffer(_)
             | Refusal::UnknownExchange(_)
-            | Refusal::UnknownTicket { .. } => "unknown",
+            | Refusal::UnknownTicket { .. } => RefusalKind::Unknown,
             Refusal::Forbidden { .. }
             | Refusal::NotOwner { .. }
             | Refusal::NotSuperuser(_)
             | Refusal::NotSelf { .. }
             | Refusal::NotYours { .. }
-            | Refusal::AboveDefault { .. } => "forbidden",
-            Refusal::Cycle { .. } => "cycle",
+            | Refusal::AboveDefault { .. } => RefusalKind::Forbidden,
+            Refusal::Cycle { .. } => RefusalKind::Cycle,
             Refusal::BadName(_)
             | Refusal::AmountTooLarge(_)
             | Refusal::BadMember { .. }
@@ -412,8 +444,9 @@ impl Refusal {
             | Refusal::BadTerms(_)
             | Refusal::BadExchange(_)
             | Refusal::BadClearing { .. }
-            | Refusal::BadPlacement { .. } => "invalid",
+            | Refusal::BadPlacement { .. } => RefusalKind::Invalid,
             Refusal::TooManyCurrencies(_)
+            | Refusal::TooManyInAll
             | Refusal::TooManyGrants(_)
             | Refusal::TooManyBackers(_)
             | Refusal::TooManyTransfers(_)
@@ -423,7 +456,7 @@ impl Refusal {
             | Refusal::IssuedTooMuch { .. }
             | Refusal::HardExhausted { .. }
             | Refusal::MemoryExhausted { .. }
-            | Refusal::TooDeep(_) => "limit",
+            | Refusal::TooDeep(_) => RefusalKind::Limit,
             Refusal::NameTaken { .. }
             | Refusal::ClientIssues(_)
             | Refusal::BaseHolds
@@ -433,6 +466,7 @@ impl Refusal {
             | Refusal::NotClient(_)
             | Refusal::StillFunds { .. }
             | Refusal::MemoryPromised { .. }
+            | Refusal::NoMemory { .. }
             | Refusal::AlreadyClient { .. }
             | Refusal::Lent(_)
             | Refusal::AlreadyLent { .. }
@@ -441,7 +475,7 @@ impl Refusal {
             | Refusal::NothingToLend { .. }
             | Refusal::BelowLent { .. }
             | Refusal::NoLease { .. }
-            | Refusal::NoOwnHome(_) => "conflict",
+            | Refusal::NoOwnHome(_) => RefusalKind::Conflict,
         }
     }
 }

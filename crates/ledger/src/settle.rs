@@ -1,19 +1,10 @@
 //! What exchanges change: they are made, filled from offers, and undone as one (paper 1, 4.3).
 
-use crate::apply::Writer;
-use crate::clear::fill_of;
 use crate::cover::{cover_of, touched_by};
-use crate::{
-    Change, Clearing, CurrencyId, Exchange, ExchangeId, Good, Leg, Offer, OfferId, TicketKind,
-};
-use std::collections::BTreeMap;
+use crate::writer::Writer;
+use crate::{Change, CurrencyId, Exchange, ExchangeId, Good, Leg, OfferId, TicketKind};
 
 impl Writer<'_> {
-    pub(crate) fn list_offer(&mut self, offer: Offer) {
-        let id = self.ledger.fresh_offer();
-        self.write(Change::Offer { id, before: None, after: Some(Box::new(offer)) });
-    }
-
     pub(crate) fn cancel_offer(&mut self, id: OfferId) {
         let before = self.ledger.offer(id).expect("the broker found it").clone();
         self.write(Change::Offer { id, before: Some(Box::new(before)), after: None });
@@ -22,32 +13,6 @@ impl Writer<'_> {
     pub(crate) fn exchange(&mut self, exchange: Exchange) {
         let id = self.ledger.fresh_exchange();
         self.write(Change::Exchange { id, before: None, after: Some(exchange) });
-    }
-
-    pub(crate) fn renew(&mut self, id: ExchangeId, party: CurrencyId, until_s: Option<u64>) {
-        let before = self.ledger.exchange(id).expect("the broker found it").clone();
-        let mut after = before.clone();
-        match until_s {
-            Some(until_s) => after.leases.insert(party, until_s),
-            None => after.leases.remove(&party),
-        };
-        self.write(Change::Exchange { id, before: Some(before), after: Some(after) });
-    }
-
-    pub(crate) fn clear(&mut self, exchanges: Vec<Clearing>) {
-        for Clearing { offers, legs } in exchanges {
-            let mut until_s: Option<u64> = None;
-            let mut leases = BTreeMap::new();
-            for &id in &offers {
-                let before = self.ledger.offer(id).expect("the broker found it").clone();
-                let (give, get) = fill_of(&before, &legs).expect("the broker compared it");
-                until_s = until_s.into_iter().chain(before.until_s).min();
-                leases.extend(before.lease.map(|lease| (before.party, lease.exchange_until_s)));
-                let after = before.after(give, get).map(Box::new);
-                self.write(Change::Offer { id, before: Some(Box::new(before)), after });
-            }
-            self.exchange(Exchange { legs, until_s, offers, leases });
-        }
     }
 
     pub(crate) fn end_exchange(&mut self, id: ExchangeId) {

@@ -2,7 +2,7 @@
 
 use crate::{
     CurrencyId, EXCHANGES_MAX, EXCHANGES_PER_OWNER_MAX, Exchange, ExchangeId, Good, Ledger, Offer,
-    OfferId, Resource, TicketId, TicketKind,
+    OfferId, Persons, Resource, TicketId, TicketKind,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -117,13 +117,17 @@ impl Trades {
         self.offers_by_party.range(all).map(|(_, offer)| *offer)
     }
 
-    pub(crate) fn offers_of_owner(&self, uid: u32) -> usize {
-        self.by_owner.get(&uid).map_or(0, |counts| counts.offers)
+    pub(crate) fn offered_by(&self, persons: &Persons, uid: u32) -> usize {
+        self.counts_of(persons, uid).map(|counts| counts.offers).sum()
     }
 
-    /// In which a currency of a user gives, once for each of theirs.
-    pub(crate) fn exchanges_of_owner(&self, uid: u32) -> usize {
-        self.by_owner.get(&uid).map_or(0, |counts| counts.exchanges)
+    /// In which a currency of the person of a uid gives, once for each of theirs.
+    pub(crate) fn given_by(&self, persons: &Persons, uid: u32) -> usize {
+        self.counts_of(persons, uid).map(|counts| counts.exchanges).sum()
+    }
+
+    fn counts_of(&self, persons: &Persons, uid: u32) -> impl Iterator<Item = &Counts> {
+        persons.uids_of(uid).flat_map(|uids| self.by_owner.range(uids)).map(|(_, counts)| counts)
     }
 
     /// Whether a currency has any part in an exchange or an offer.
@@ -133,7 +137,7 @@ impl Trades {
 
     /// What a currency gives.
     pub(crate) fn goods_of(&self, id: CurrencyId) -> impl Iterator<Item = Good> {
-        let least = Good { resource: Resource::Cpu, kind: TicketKind::Soft };
+        let least = Good { resource: Resource::CPU, kind: TicketKind::Soft };
         let from = self.given.range((id, least)..);
         from.take_while(move |((giver, _), _)| *giver == id).map(|((_, good), _)| good.clone())
     }
@@ -225,7 +229,7 @@ impl Ledger {
         let owner = self.currency(id).map_or(0, |currency| currency.record.owner);
         gives < EXCHANGES_MAX
             && (self.is_superuser(owner)
-                || self.trades.exchanges_of_owner(owner) < EXCHANGES_PER_OWNER_MAX)
+                || self.trades.given_by(self.persons(), owner) < EXCHANGES_PER_OWNER_MAX)
     }
 
     /// How many base tickets of a good a currency has given away.

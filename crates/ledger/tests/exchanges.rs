@@ -1,11 +1,15 @@
 //! Exchanges of base tickets: made, covered, undone as one (paper 1, 4.1 to 4.3).
 
 mod common;
+use allot_ledger::operation::{
+    CancelOffer, ChangeOwner, Clear, DestroyCurrency, EndExchange, Grant, MakeExchange, MakeOffer,
+    Release, Renew, SetClass, Unfund, UserChanged,
+};
 
 use allot_ledger::{
     Authority, BASE, BadTerms, COVER_ONE, Change, Class, Clearing, CurrencyId, EXCHANGES_MAX,
     EXCHANGES_PER_OWNER_MAX, Good, Intent, LOANS_MAX, Ledger, Leg, OFFERS_PER_OWNER_MAX, OfferId,
-    Point, Refusal, Resource, Rights, Snapshot, Subject, TicketKind,
+    Point, Refusal, RefusalKind, Resource, Rights, Snapshot, Subject, TicketKind,
 };
 use common::trades::*;
 use common::*;
@@ -14,11 +18,11 @@ use common::*;
 fn exchanged() -> (Ledger, CurrencyId, CurrencyId) {
     let mut ledger = Ledger::new(0, 0);
     let (a, b) = (funded(&mut ledger, 1), funded(&mut ledger, 2));
-    let of_a = place_offer(&mut ledger, 1, offer(a, disk(), 50, Resource::Memory, 20));
-    let of_b = place_offer(&mut ledger, 2, offer(b, Resource::Memory, 20, disk(), 50));
-    let legs = vec![leg(a, b, disk(), 50), leg(b, a, Resource::Memory, 20)];
+    let of_a = place_offer(&mut ledger, 1, offer(a, disk(), 50, Resource::MEMORY, 20));
+    let of_b = place_offer(&mut ledger, 2, offer(b, Resource::MEMORY, 20, disk(), 50));
+    let legs = vec![leg(a, b, disk(), 50), leg(b, a, Resource::MEMORY, 20)];
     let exchanges = vec![Clearing { offers: vec![of_a, of_b], legs }];
-    perform(&mut ledger, &Authority::System, Intent::Clear { exchanges });
+    perform(&mut ledger, &Authority::System, Intent::from(Clear { exchanges }));
     (ledger, a, b)
 }
 
@@ -27,13 +31,13 @@ fn four_tickets_come_and_go_together() {
     let (ledger, a, b) = exchanged();
     assert_eq!(ledger.offers().count(), 0, "all or nothing: both are filled");
     assert_eq!((ledger.given(a, &good(disk())), ledger.received(b, &good(disk()))), (50, 50));
-    let memory = good(Resource::Memory);
+    let memory = good(Resource::MEMORY);
     assert_eq!((ledger.given(b, &memory), ledger.received(a, &memory)), (20, 20));
     let issued = ledger.currency(BASE).expect("base").issued_of(&disk());
     assert_eq!((issued.soft, issued.tickets), (320, 2), "what base has issued is what it was");
     let before = ledger.clone();
     let exchange = newest(&ledger);
-    let end = Intent::EndExchange { exchange };
+    let end = Intent::from(EndExchange { exchange });
     for authority in [user(1), user(2), root(), Authority::System] {
         let mut ledger = before.clone();
         let changes = attempt(&mut ledger, &authority, end.clone()).expect("a party may");
@@ -44,9 +48,9 @@ fn four_tickets_come_and_go_together() {
     }
     let mut ledger = before;
     let refusal = refusal(&mut ledger, &user(3), end);
-    assert_eq!(refusal.code(), "forbidden");
-    perform(&mut ledger, &user(2), Intent::EndExchange { exchange });
-    let again = attempt(&mut ledger, &user(2), Intent::EndExchange { exchange });
+    assert_eq!(refusal.kind(), RefusalKind::Forbidden);
+    perform(&mut ledger, &user(2), Intent::from(EndExchange { exchange }));
+    let again = attempt(&mut ledger, &user(2), Intent::from(EndExchange { exchange }));
     assert_eq!(again, Err(Refusal::UnknownExchange(exchange)));
 }
 
@@ -54,16 +58,19 @@ fn four_tickets_come_and_go_together() {
 fn whoever_goes_takes_the_exchange_along() {
     let (before, a, b) = exchanged();
     let leaves: [(&str, Vec<Intent>); 3] = [
-        ("destroyed", vec![Intent::DestroyCurrency { currency: b }]),
-        ("given away", vec![Intent::ChangeOwner { currency: a, owner: Some(7), group: None }]),
+        ("destroyed", vec![Intent::from(DestroyCurrency { currency: b })]),
+        (
+            "given away",
+            vec![Intent::from(ChangeOwner { currency: a, owner: Some(7), group: None })],
+        ),
         (
             "unfunded",
-            vec![Intent::Unfund {
+            vec![Intent::from(Unfund {
                 holder: a,
                 issuer: BASE,
                 resource: disk(),
                 kind: TicketKind::Soft,
-            }],
+            })],
         ),
     ];
     for (what, intents) in leaves {
@@ -85,18 +92,23 @@ fn whoever_goes_takes_the_exchange_along() {
 fn clients_take_their_exchanges_and_offers_along() {
     let mut before = Ledger::new(0, 0);
     let (one, two) = (place(&mut before, 1, per_user(1)), place(&mut before, 2, per_user(2)));
-    let legs = vec![leg(one, two, Resource::Cpu, 93)];
-    perform(&mut before, &user(1), Intent::Exchange { legs, until_s: Some(5) });
-    place_offer(&mut before, 2, offer(two, Resource::Cpu, 10, disk(), 1));
-    let to =
-        |uid| Intent::UserChanged { client: new_client(2, uid), placements: Some(per_user(uid)) };
-    for (intent, kept) in
-        [(exit(2), 0), (Intent::Release { client: two }, 0), (to(9), 0), (to(2), 1)]
-    {
+    let_give(&mut before, 1, two);
+    let legs = vec![leg(one, two, Resource::CPU, 93)];
+    perform(&mut before, &user(1), Intent::from(MakeExchange { legs, until_s: Some(5) }));
+    place_offer(&mut before, 2, offer(two, Resource::CPU, 10, disk(), 1));
+    let to = |uid| {
+        Intent::from(UserChanged { client: new_client(2, uid), placements: Some(per_user(uid)) })
+    };
+    for (intent, kept) in [
+        (exit(2), 0),
+        (Intent::from(Release { client: two, named: false }), 0),
+        (to(9), 0),
+        (to(2), 1),
+    ] {
         let mut ledger = before.clone();
         perform(
             &mut ledger,
-            &if matches!(intent, Intent::Release { .. }) { root() } else { Authority::System },
+            &if Release::of(&intent).is_some() { root() } else { Authority::System },
             intent.clone(),
         );
         assert_eq!(ledger.exchanges().count(), kept, "{intent:?}");
@@ -107,7 +119,7 @@ fn clients_take_their_exchanges_and_offers_along() {
     perform(&mut ledger, &Authority::System, fork(2, 3, 2));
     assert_eq!(ledger.exchanges().count(), 1);
     let child = ledger.client_of(process(3)).expect("a client");
-    assert_eq!(ledger.received(child, &good(Resource::Cpu)), 0);
+    assert_eq!(ledger.received(child, &good(Resource::CPU)), 0);
     perform(&mut ledger, &Authority::System, fork(1, 4, 1));
     assert_eq!(ledger.exchanges().count(), 0);
 }
@@ -116,7 +128,7 @@ fn clients_take_their_exchanges_and_offers_along() {
 fn a_cover_is_what_the_main_ticket_is_sure_of() {
     let mut ledger = Ledger::new(0, 0);
     let own = funded(&mut ledger, 1);
-    let cpu = good(Resource::Cpu);
+    let cpu = good(Resource::CPU);
     let hard_cpu = Good { kind: TicketKind::Hard, ..cpu.clone() };
     assert_eq!(ledger.cover(own, &cpu), 150 * COVER_ONE);
     assert_eq!((ledger.spare(own, &cpu), ledger.spare(own, &hard_cpu)), (150, 0));
@@ -137,9 +149,12 @@ fn a_cover_is_what_the_main_ticket_is_sure_of() {
     assert_eq!(ledger.cover(z, &cpu), 75 * COVER_ONE / 2);
     // What is received covers nothing, what the issuer gives is nobody else's cover.
     let other = funded(&mut ledger, 2);
-    let lend = |giver, receiver, amount| Intent::Exchange {
-        legs: vec![leg(giver, receiver, Resource::Cpu, amount)],
-        until_s: None,
+    let_give(&mut ledger, 2, y);
+    let lend = |giver, receiver, amount| {
+        Intent::from(MakeExchange {
+            legs: vec![leg(giver, receiver, Resource::CPU, amount)],
+            until_s: None,
+        })
     };
     perform(&mut ledger, &user(2), lend(other, y, 60));
     assert_eq!(ledger.cover(y, &cpu), 75 * COVER_ONE);
@@ -156,13 +171,18 @@ fn guests_cover_nothing() {
     let mut ledger = Ledger::new(0, 0);
     let one = place(&mut ledger, 1, per_user(1));
     let two = place(&mut ledger, 2, per_user(2));
-    let legs = vec![leg(one, two, Resource::Cpu, 10)];
-    perform(&mut ledger, &user(1), Intent::Exchange { legs: legs.clone(), until_s: None });
-    perform(&mut ledger, &user(2), Intent::SetClass { client: two, class: Class::Guest });
+    let_give(&mut ledger, 1, two);
+    let legs = vec![leg(one, two, Resource::CPU, 10)];
+    perform(
+        &mut ledger,
+        &user(1),
+        Intent::from(MakeExchange { legs: legs.clone(), until_s: None }),
+    );
+    perform(&mut ledger, &user(2), Intent::from(SetClass { client: two, class: Class::Guest }));
     assert_eq!(ledger.exchanges().count(), 1, "who receives may be one");
-    perform(&mut ledger, &user(1), Intent::SetClass { client: one, class: Class::Guest });
+    perform(&mut ledger, &user(1), Intent::from(SetClass { client: one, class: Class::Guest }));
     assert_eq!(ledger.exchanges().count(), 0);
-    let lend = Intent::Exchange { legs, until_s: None };
+    let lend = Intent::from(MakeExchange { legs, until_s: None });
     let refusal = refusal(&mut ledger, &user(1), lend);
     assert!(matches!(refusal, Refusal::Uncovered { spare: 0, asked: 10, .. }), "{refusal:?}");
 }
@@ -173,16 +193,18 @@ fn the_newest_are_undone_until_the_rest_is_covered() {
     let (a, b) = (funded(&mut ledger, 1), funded(&mut ledger, 2));
     let inner = perform(&mut ledger, &user(1), create("inner", 1)).expect("made");
     perform(&mut ledger, &user(1), fund(inner, a, soft(1)));
-    let lend = |giver, amount| Intent::Exchange {
-        legs: vec![leg(giver, b, Resource::Cpu, amount)],
-        until_s: None,
+    let lend = |giver, amount| {
+        Intent::from(MakeExchange {
+            legs: vec![leg(giver, b, Resource::CPU, amount)],
+            until_s: None,
+        })
     };
     perform(&mut ledger, &user(1), lend(inner, 30));
     for amount in [10, 20, 25] {
         perform(&mut ledger, &user(1), lend(a, amount));
     }
     let given = |ledger: &Ledger| {
-        (ledger.given(a, &good(Resource::Cpu)), ledger.given(inner, &good(Resource::Cpu)))
+        (ledger.given(a, &good(Resource::CPU)), ledger.given(inner, &good(Resource::CPU)))
     };
     assert_eq!(given(&ledger), (55, 30));
     // 45 cover 10 + 20 of a's own; then 15 are left, which do not cover what inner gives.
@@ -207,25 +229,25 @@ fn parts_are_filled_and_the_rest_stays() {
     let mut ledger = Ledger::new(0, 0);
     let (a, b, c) = (funded(&mut ledger, 1), funded(&mut ledger, 2), funded(&mut ledger, 3));
     let d = funded(&mut ledger, 4);
-    let mut big = partial(offer(a, disk(), 60, Resource::Cpu, 30));
+    let mut big = partial(offer(a, disk(), 60, Resource::CPU, 30));
     big.until_s = Some(500);
     let big = place_offer(&mut ledger, 1, big);
-    let from_b = place_offer(&mut ledger, 2, offer(b, Resource::Cpu, 10, disk(), 20));
-    let mut last = offer(c, Resource::Cpu, 20, disk(), 40);
+    let from_b = place_offer(&mut ledger, 2, offer(b, Resource::CPU, 10, disk(), 20));
+    let mut last = offer(c, Resource::CPU, 20, disk(), 40);
     last.until_s = Some(400);
     let from_c = place_offer(&mut ledger, 3, last);
-    let second = place_offer(&mut ledger, 3, offer(c, Resource::Cpu, 20, disk(), 40));
+    let second = place_offer(&mut ledger, 3, offer(c, Resource::CPU, 20, disk(), 40));
     let with_b = Clearing {
         offers: vec![big, from_b],
-        legs: vec![leg(a, b, disk(), 20), leg(b, a, Resource::Cpu, 10)],
+        legs: vec![leg(a, b, disk(), 20), leg(b, a, Resource::CPU, 10)],
     };
     let with_c = Clearing {
         offers: vec![big, from_c],
-        legs: vec![leg(a, c, disk(), 40), leg(c, a, Resource::Cpu, 20)],
+        legs: vec![leg(a, c, disk(), 40), leg(c, a, Resource::CPU, 20)],
     };
     let before = ledger.clone();
-    let clear = |exchanges: &[&Clearing]| Intent::Clear {
-        exchanges: exchanges.iter().map(|it| (*it).clone()).collect(),
+    let clear = |exchanges: &[&Clearing]| {
+        Intent::from(Clear { exchanges: exchanges.iter().map(|it| (*it).clone()).collect() })
     };
     perform(&mut ledger, &Authority::System, clear(&[&with_b]));
     let rest = ledger.offer(big).expect("a rest");
@@ -252,9 +274,9 @@ fn parts_are_filled_and_the_rest_stays() {
     let more = spoilt(&|it| it.legs[0].amount = 41);
     assert_eq!(more, bad("an offer does not accept what its party gets for what it gives"));
     let else_ = bad("a party gives or gets what it did not offer");
-    assert_eq!(spoilt(&|it| it.legs[0].good = good(Resource::Memory)), else_);
+    assert_eq!(spoilt(&|it| it.legs[0].good = good(Resource::MEMORY)), else_);
     assert_eq!(
-        spoilt(&|it| it.legs.push(leg(d, b, Resource::Memory, 1))),
+        spoilt(&|it| it.legs.push(leg(d, b, Resource::MEMORY, 1))),
         bad("a leg is of somebody without an offer")
     );
     assert_eq!(spoilt(&|it| it.offers.push(big)), Refusal::UnknownOffer(big), "nothing is left");
@@ -263,7 +285,7 @@ fn parts_are_filled_and_the_rest_stays() {
     assert_eq!(spoilt(&|it| it.offers[1] = from_b), Refusal::UnknownOffer(from_b));
     let mut ledger = before.clone();
     let by_caller = refusal(&mut ledger, &root(), clear(&[&with_b]));
-    assert_eq!(by_caller.code(), "forbidden", "not even the superuser is the dealer");
+    assert_eq!(by_caller.kind(), RefusalKind::Forbidden, "not even the superuser is the dealer");
 }
 
 #[test]
@@ -272,22 +294,22 @@ fn a_batch_is_covered_as_a_whole() {
     let (a, b) = (funded(&mut ledger, 1), funded(&mut ledger, 2));
     // Each of them could be covered alone.
     let offers: Vec<OfferId> = (0..2)
-        .map(|_| place_offer(&mut ledger, 1, offer(a, disk(), 80, Resource::Cpu, 10)))
+        .map(|_| place_offer(&mut ledger, 1, offer(a, disk(), 80, Resource::CPU, 10)))
         .collect();
     let theirs: Vec<OfferId> = (0..2)
-        .map(|_| place_offer(&mut ledger, 2, offer(b, Resource::Cpu, 10, disk(), 80)))
+        .map(|_| place_offer(&mut ledger, 2, offer(b, Resource::CPU, 10, disk(), 80)))
         .collect();
     let clearing = |index: usize| Clearing {
         offers: vec![offers[index], theirs[index]],
-        legs: vec![leg(a, b, disk(), 80), leg(b, a, Resource::Cpu, 10)],
+        legs: vec![leg(a, b, disk(), 80), leg(b, a, Resource::CPU, 10)],
     };
-    let both = Intent::Clear { exchanges: vec![clearing(0), clearing(1)] };
+    let both = Intent::from(Clear { exchanges: vec![clearing(0), clearing(1)] });
     let refusal = refusal(&mut ledger, &Authority::System, both);
     assert_eq!(
         refusal,
         Refusal::Uncovered { giver: a, good: good(disk()), spare: 150, asked: 160 }
     );
-    perform(&mut ledger, &Authority::System, Intent::Clear { exchanges: vec![clearing(0)] });
+    perform(&mut ledger, &Authority::System, Intent::from(Clear { exchanges: vec![clearing(0)] }));
     assert_eq!(ledger.offers().count(), 2, "what cannot be covered now stays and waits");
 }
 
@@ -295,7 +317,7 @@ fn a_batch_is_covered_as_a_whole() {
 fn three_trade_in_a_circle() {
     let mut ledger = Ledger::new(0, 0);
     let parties = [1, 2, 3].map(|uid| funded(&mut ledger, uid));
-    let goods = [Resource::Cpu, disk(), Resource::Memory];
+    let goods = [Resource::CPU, disk(), Resource::MEMORY];
     let offers: Vec<OfferId> = (0..3)
         .map(|i| {
             let offer = offer(parties[i], goods[i].clone(), 10, goods[(i + 1) % 3].clone(), 10);
@@ -309,42 +331,43 @@ fn three_trade_in_a_circle() {
     perform(
         &mut ledger,
         &Authority::System,
-        Intent::Clear { exchanges: vec![Clearing { offers, legs }] },
+        Intent::from(Clear { exchanges: vec![Clearing { offers, legs }] }),
     );
     let exchange = newest(&ledger);
-    perform(&mut ledger, &user(3), Intent::EndExchange { exchange });
-    assert_eq!(parties.map(|it| ledger.received(it, &good(Resource::Cpu))), [0; 3]);
+    perform(&mut ledger, &user(3), Intent::from(EndExchange { exchange }));
+    assert_eq!(parties.map(|it| ledger.received(it, &good(Resource::CPU))), [0; 3]);
 }
 
 #[test]
 fn only_who_may_gives_and_offers() {
     let mut ledger = Ledger::new(0, 0);
     let (a, b) = (funded(&mut ledger, 1), funded(&mut ledger, 2));
-    let lend =
-        |amount| Intent::Exchange { legs: vec![leg(a, b, Resource::Cpu, amount)], until_s: None };
-    let swap = Intent::Exchange {
-        legs: vec![leg(a, b, Resource::Cpu, 1), leg(b, a, disk(), 1)],
-        until_s: None,
+    let lend = |amount| {
+        Intent::from(MakeExchange { legs: vec![leg(a, b, Resource::CPU, amount)], until_s: None })
     };
-    assert_eq!(refusal(&mut ledger, &user(2), lend(1)).code(), "forbidden");
-    assert_eq!(refusal(&mut ledger, &user(1), swap.clone()).code(), "forbidden");
-    let theirs = Intent::Offer { offer: offer(b, Resource::Cpu, 1, disk(), 1) };
-    assert_eq!(refusal(&mut ledger, &user(1), theirs.clone()).code(), "forbidden");
+    let swap = Intent::from(MakeExchange {
+        legs: vec![leg(a, b, Resource::CPU, 1), leg(b, a, disk(), 1)],
+        until_s: None,
+    });
+    assert_eq!(refusal(&mut ledger, &user(2), lend(1)).kind(), RefusalKind::Forbidden);
+    assert_eq!(refusal(&mut ledger, &user(1), swap.clone()).kind(), RefusalKind::Forbidden);
+    let theirs = Intent::from(MakeOffer { offer: offer(b, Resource::CPU, 1, disk(), 1) });
+    assert_eq!(refusal(&mut ledger, &user(1), theirs.clone()).kind(), RefusalKind::Forbidden);
     let subject = Subject::Uid(1);
-    let grant = Intent::Grant { currency: b, subject, rights: Rights::CHANGE };
+    let grant = Intent::from(Grant { currency: b, subject, rights: Rights::CHANGE });
     perform(&mut ledger, &user(2), grant);
     perform(&mut ledger, &user(1), swap);
     perform(&mut ledger, &user(1), theirs);
     let uncovered = refusal(&mut ledger, &user(1), lend(150));
     assert!(matches!(uncovered, Refusal::Uncovered { spare: 149, asked: 150, .. }), "{uncovered}");
-    let base = Intent::Exchange { legs: vec![leg(BASE, b, disk(), 1)], until_s: None };
+    let base = Intent::from(MakeExchange { legs: vec![leg(BASE, b, disk(), 1)], until_s: None });
     assert_eq!(refusal(&mut ledger, &root(), base), Refusal::BaseTrades);
     for legs in [vec![], vec![leg(a, a, disk(), 1)], vec![leg(a, b, disk(), 0)]] {
-        let intent = Intent::Exchange { legs, until_s: None };
+        let intent = Intent::from(MakeExchange { legs, until_s: None });
         let refusal = refusal(&mut ledger, &user(1), intent);
         assert!(matches!(refusal, Refusal::BadExchange(_)), "{refusal:?}");
     }
-    let same = Intent::Offer { offer: offer(a, disk(), 1, disk(), 1) };
+    let same = Intent::from(MakeOffer { offer: offer(a, disk(), 1, disk(), 1) });
     let same = refusal(&mut ledger, &user(1), same);
     assert_eq!(same, Refusal::BadTerms(BadTerms::Same(disk())));
 }
@@ -354,27 +377,33 @@ fn nobody_fills_the_ledger_or_another_s_place_in_it() {
     let mut ledger = Ledger::new(0, 0);
     let (a, b, c) = (funded(&mut ledger, 1), funded(&mut ledger, 2), funded(&mut ledger, 3));
     for _ in 0..OFFERS_PER_OWNER_MAX {
-        place_offer(&mut ledger, 1, offer(a, disk(), 1, Resource::Cpu, 1));
+        place_offer(&mut ledger, 1, offer(a, disk(), 1, Resource::CPU, 1));
     }
-    let another = Intent::Offer { offer: offer(a, disk(), 1, Resource::Cpu, 1) };
+    let another = Intent::from(MakeOffer { offer: offer(a, disk(), 1, Resource::CPU, 1) });
     assert_eq!(refusal(&mut ledger, &user(1), another.clone()), Refusal::TooManyOffers(1));
     perform(&mut ledger, &root(), another);
     // Given away, it takes no place of the former owner.
-    perform(&mut ledger, &root(), Intent::ChangeOwner { currency: a, owner: Some(9), group: None });
+    perform(
+        &mut ledger,
+        &root(),
+        Intent::from(ChangeOwner { currency: a, owner: Some(9), group: None }),
+    );
     let anew = funded(&mut ledger, 1);
-    place_offer(&mut ledger, 1, offer(anew, disk(), 1, Resource::Cpu, 1));
+    place_offer(&mut ledger, 1, offer(anew, disk(), 1, Resource::CPU, 1));
     // Lenders cannot keep who is lent to from trading.
     perform(&mut ledger, &root(), fund(a, BASE, soft(100_000)));
-    let lend = Intent::Exchange { legs: vec![leg(a, b, Resource::Cpu, 1)], until_s: None };
+    let lend =
+        Intent::from(MakeExchange { legs: vec![leg(a, b, Resource::CPU, 1)], until_s: None });
     for _ in 0..LOANS_MAX {
         perform(&mut ledger, &user(9), lend.clone());
     }
     let full = refusal(&mut ledger, &user(9), lend);
     assert_eq!(full, Refusal::TooManyExchanges { currency: b, most: LOANS_MAX });
-    let back = Intent::Exchange { legs: vec![leg(b, c, Resource::Cpu, 1)], until_s: None };
+    let back =
+        Intent::from(MakeExchange { legs: vec![leg(b, c, Resource::CPU, 1)], until_s: None });
     perform(&mut ledger, &user(2), back);
     // The lender itself gave to one more.
-    let lend = Intent::Exchange { legs: vec![leg(a, c, disk(), 1)], until_s: None };
+    let lend = Intent::from(MakeExchange { legs: vec![leg(a, c, disk(), 1)], until_s: None });
     perform(&mut ledger, &root(), fund(a, BASE, of(disk(), TicketKind::Soft, 100_000)));
     perform(&mut ledger, &user(9), lend);
     const { assert!(EXCHANGES_MAX > LOANS_MAX) };
@@ -387,7 +416,7 @@ fn many_currencies_are_not_many_places_for_exchanges() {
         let mut rich = |owner: u32| {
             let name = format!("c{number}");
             let id = perform(ledger, &root(), create(&name, owner)).expect("made");
-            for resource in [Resource::Cpu, disk()] {
+            for resource in [Resource::CPU, disk()] {
                 perform(ledger, &root(), fund(id, BASE, of(resource, TicketKind::Soft, 2000)));
             }
             id
@@ -395,9 +424,11 @@ fn many_currencies_are_not_many_places_for_exchanges() {
         // The partner is the superuser's, who may have any number.
         (rich(1), rich(0))
     };
-    let swap = |(own, partner)| Intent::Exchange {
-        legs: vec![leg(own, partner, disk(), 1), leg(partner, own, Resource::Cpu, 1)],
-        until_s: None,
+    let swap = |(own, partner)| {
+        Intent::from(MakeExchange {
+            legs: vec![leg(own, partner, disk(), 1), leg(partner, own, Resource::CPU, 1)],
+            until_s: None,
+        })
     };
     let pairs: Vec<_> = (0..EXCHANGES_PER_OWNER_MAX / EXCHANGES_MAX)
         .map(|number| {
@@ -414,7 +445,7 @@ fn many_currencies_are_not_many_places_for_exchanges() {
     assert_eq!(refusal(&mut ledger, &root(), swap(another)), Refusal::OwnerTrades(1));
     // One that is gone leaves its places to the others.
     let own = pairs[0].0;
-    perform(&mut ledger, &root(), Intent::DestroyCurrency { currency: own });
+    perform(&mut ledger, &root(), Intent::from(DestroyCurrency { currency: own }));
     assert!(ledger.may_exchange(another.0));
     perform(&mut ledger, &root(), swap(another));
 }
@@ -422,9 +453,9 @@ fn many_currencies_are_not_many_places_for_exchanges() {
 #[test]
 fn what_is_written_down_is_read() {
     let (mut ledger, a, b) = exchanged();
-    place_offer(&mut ledger, 1, partial(offer(a, Resource::Cpu, 3, disk(), 4)));
-    let legs = vec![leg(a, b, Resource::Cpu, 3)];
-    perform(&mut ledger, &user(1), Intent::Exchange { legs, until_s: Some(9) });
+    place_offer(&mut ledger, 1, partial(offer(a, Resource::CPU, 3, disk(), 4)));
+    let legs = vec![leg(a, b, Resource::CPU, 3)];
+    perform(&mut ledger, &user(1), Intent::from(MakeExchange { legs, until_s: Some(9) }));
     let text = serde_json::to_string(&ledger.snapshot()).expect("it can be written");
     let snapshot: Snapshot = serde_json::from_str(&text).expect("and read");
     let restored = Ledger::restore(snapshot).expect("it fits");
@@ -433,24 +464,24 @@ fn what_is_written_down_is_read() {
     // The ids of what is over are not used again either.
     let mut ledger = restored;
     let last = newest(&ledger);
-    perform(&mut ledger, &user(1), Intent::EndExchange { exchange: last });
+    perform(&mut ledger, &user(1), Intent::from(EndExchange { exchange: last }));
     let mut ledger = Ledger::restore(ledger.snapshot()).expect("it fits");
-    let legs = vec![leg(a, b, Resource::Cpu, 3)];
-    perform(&mut ledger, &user(1), Intent::Exchange { legs, until_s: None });
+    let legs = vec![leg(a, b, Resource::CPU, 3)];
+    perform(&mut ledger, &user(1), Intent::from(MakeExchange { legs, until_s: None }));
     assert!(newest(&ledger) > last);
     let intents = [
-        Intent::Offer { offer: partial(offer(a, Resource::Cpu, 3, disk(), 4)) },
-        Intent::CancelOffer { offer: OfferId(3) },
-        Intent::Exchange { legs: vec![leg(a, b, disk(), 1)], until_s: Some(1) },
-        Intent::Clear {
+        Intent::from(MakeOffer { offer: partial(offer(a, Resource::CPU, 3, disk(), 4)) }),
+        Intent::from(CancelOffer { offer: OfferId(3) }),
+        Intent::from(MakeExchange { legs: vec![leg(a, b, disk(), 1)], until_s: Some(1) }),
+        Intent::from(Clear {
             exchanges: vec![Clearing {
                 offers: vec![OfferId(1)],
                 legs: vec![leg(a, b, disk(), 1)],
             }],
-        },
-        Intent::EndExchange { exchange: last },
-        Intent::Renew { exchange: last, party: a, until_s: Some(7) },
-        Intent::Renew { exchange: last, party: a, until_s: None },
+        }),
+        Intent::from(EndExchange { exchange: last }),
+        Intent::from(Renew { exchange: last, party: a, until_s: Some(7) }),
+        Intent::from(Renew { exchange: last, party: a, until_s: None }),
     ];
     for intent in intents {
         let text = serde_json::to_string(&intent).expect("it can be written");
@@ -476,7 +507,7 @@ fn spoilt_exchanges_do_not_fit() {
         it.exchanges.push(again);
     });
     misfit("none that can be made", &|it| {
-        it.offers.push((OfferId(9), offer(BASE, disk(), 1, Resource::Cpu, 1)));
+        it.offers.push((OfferId(9), offer(BASE, disk(), 1, Resource::CPU, 1)));
     });
     misfit("none that can be made", &|it| {
         it.offers.push((OfferId(9), offer(b, disk(), 1, disk(), 1)));

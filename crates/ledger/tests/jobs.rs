@@ -1,10 +1,11 @@
 //! nice, forks and funding by policy (paper 1, 4.4, 5.2, 5.6; paper 3, 3.1.3), told as examples.
 
 mod common;
+use allot_ledger::operation::{ChangeMode, ChangeOwner, Exit, Grant, SetBase, UserChanged};
 
 use allot_ledger::{
     Authority, BASE, Funding, Intent, JOB_SHARE, Ledger, Placement, Placements, PolicyKey, Refusal,
-    Resource, Subject, TicketKind,
+    RefusalKind, Resource, Subject, TicketKind,
 };
 use common::*;
 
@@ -26,9 +27,9 @@ fn nice_takes_from_the_callers_currency_and_its_end_gives_back() {
     let child = ledger.client_of(process(11)).unwrap();
     assert_eq!(tickets(&ledger, child, job), Some(JOB_SHARE));
     assert_eq!(tickets(&ledger, job, BASE), Some(30));
-    perform(&mut ledger, &Authority::System, Intent::Exit { member: process(10).into() });
+    perform(&mut ledger, &Authority::System, Intent::from(Exit { member: process(10).into() }));
     assert_eq!(tickets(&ledger, job, BASE), Some(30));
-    perform(&mut ledger, &Authority::System, Intent::Exit { member: process(11).into() });
+    perform(&mut ledger, &Authority::System, Intent::from(Exit { member: process(11).into() }));
     assert_eq!(ledger, before, "all is as it was");
 }
 
@@ -39,7 +40,7 @@ fn nice_leaves_one_ticket_and_lends_no_more_than_there_is() {
     let refused = refusal(&mut ledger, &user(1), nice(10, 1, 100));
     assert!(matches!(refused, Refusal::NothingToLend { available: 99, asked: 100, .. }));
     assert_eq!(refusal(&mut ledger, &user(1), nice(10, 1, 0)), Refusal::NiceNothing);
-    assert_eq!(refusal(&mut ledger, &user(2), nice(10, 1, 1)).code(), "forbidden");
+    assert_eq!(refusal(&mut ledger, &user(2), nice(10, 1, 1)).kind(), RefusalKind::Forbidden);
     perform(&mut ledger, &user(1), nice(10, 1, 99));
     let job = ledger.backing(ledger.client_of(process(10)).unwrap()).next().unwrap().1.issuer;
     for attempt in [unfund(job, BASE), fund(job, BASE, soft(5000))] {
@@ -90,7 +91,11 @@ fn a_fork_on_anothers_tickets_shares_them_in_a_family() {
     assert_eq!(ledger.issued(family).count(), 4, "all four share it, however often it forked");
     let before = ledger.currency_count();
     for pid in 1..5 {
-        perform(&mut ledger, &Authority::System, Intent::Exit { member: process(pid).into() });
+        perform(
+            &mut ledger,
+            &Authority::System,
+            Intent::from(Exit { member: process(pid).into() }),
+        );
     }
     assert!(ledger.currency(family).is_none(), "a family ends with its last member");
     assert_eq!(ledger.currency_count(), before - 5);
@@ -106,11 +111,11 @@ fn a_guest_in_a_job_does_not_dilute_it_by_forking() {
     let job = ledger.backing(member).next().unwrap().1.issuer;
     let guest = place(&mut ledger, 2, per_user(2));
     let rights = "f".parse().unwrap();
-    let grant = Intent::Grant { currency: guest, subject: Subject::Uid(1), rights };
+    let grant = Intent::from(Grant { currency: guest, subject: Subject::Uid(1), rights });
     perform(&mut ledger, &user(2), grant);
     perform(&mut ledger, &user(1), fund(guest, job, soft(JOB_SHARE)));
     perform(&mut ledger, &Authority::System, fork(2, 3, 2));
-    let issued = ledger.currency(job).unwrap().issued_of(&Resource::Cpu);
+    let issued = ledger.currency(job).unwrap().issued_of(&Resource::CPU);
     assert_eq!(issued.soft, 2 * JOB_SHARE);
 }
 
@@ -120,12 +125,12 @@ fn a_fork_takes_no_right_that_supplementary_groups_might_deny() {
     let mut ledger = Ledger::new(0, 0);
     let pool = perform(&mut ledger, &user(2), create("pool", 2)).unwrap();
     let mode = "fci-----i".parse().unwrap();
-    perform(&mut ledger, &user(2), Intent::ChangeMode { currency: pool, mode });
+    perform(&mut ledger, &user(2), Intent::from(ChangeMode { currency: pool, mode }));
     let guest = place(&mut ledger, 1, per_user(1));
     perform(&mut ledger, &root(), fund(guest, pool, soft(40)));
     perform(&mut ledger, &Authority::System, fork(1, 2, 1));
     // Others may issue, the group may not; the child may be of the group.
-    assert_eq!(ledger.currency(pool).unwrap().issued_of(&Resource::Cpu).soft, 40);
+    assert_eq!(ledger.currency(pool).unwrap().issued_of(&Resource::CPU).soft, 40);
 }
 
 /// Paper 1, 5.2: "the process' existing funding is revoked and replaced".
@@ -134,7 +139,7 @@ fn a_process_whose_user_changes_is_funded_anew() {
     let mut ledger = Ledger::new(0, 0);
     let login = place(&mut ledger, 1, per_user(1));
     let client = new_client(1, 2);
-    let changed = Intent::UserChanged { client, placements: Some(per_user(2)) };
+    let changed = Intent::from(UserChanged { client, placements: Some(per_user(2)) });
     perform(&mut ledger, &Authority::System, changed);
     assert_eq!(tickets(&ledger, login, home(&ledger, 1)), None);
     assert_eq!(tickets(&ledger, login, home(&ledger, 2)), Some(10));
@@ -149,12 +154,12 @@ fn a_process_whose_user_changes_is_funded_anew() {
 fn base_tickets_are_set_within_the_default_and_kept() {
     let mut ledger = Ledger::new(0, 0);
     place(&mut ledger, 1, per_user(1));
-    let set = |uid, amount| Intent::SetBase { uid, placements: per_user(uid), amount };
+    let set = |uid, amount| Intent::from(SetBase { uid, placements: per_user(uid), amount });
     perform(&mut ledger, &user(1), set(1, 40));
     assert_eq!(refusal(&mut ledger, &user(1), set(1, 101)), Refusal::AboveDefault { given: 100 });
-    assert_eq!(refusal(&mut ledger, &user(2), set(1, 1)).code(), "forbidden");
+    assert_eq!(refusal(&mut ledger, &user(2), set(1, 1)).kind(), RefusalKind::Forbidden);
     // Logging out and in again changes nothing.
-    perform(&mut ledger, &Authority::System, Intent::Exit { member: process(1).into() });
+    perform(&mut ledger, &Authority::System, Intent::from(Exit { member: process(1).into() }));
     place(&mut ledger, 2, per_user(1));
     assert_eq!(tickets(&ledger, home(&ledger, 1), BASE), Some(40));
     perform(&mut ledger, &root(), set(1, 500));
@@ -167,10 +172,10 @@ fn base_tickets_of_a_currency_that_changed_hands_are_not_set() {
     let mut ledger = Ledger::new(0, 0);
     place(&mut ledger, 1, per_user(1));
     let currency = home(&ledger, 1);
-    let to = Intent::ChangeOwner { currency, owner: Some(2), group: None };
+    let to = Intent::from(ChangeOwner { currency, owner: Some(2), group: None });
     perform(&mut ledger, &root(), to);
-    let set = Intent::SetBase { uid: 1, placements: per_user(1), amount: 5 };
-    assert_eq!(refusal(&mut ledger, &user(1), set).code(), "forbidden");
+    let set = Intent::from(SetBase { uid: 1, placements: per_user(1), amount: 5 });
+    assert_eq!(refusal(&mut ledger, &user(1), set).kind(), RefusalKind::Forbidden);
 }
 
 /// What is lent stays lent: base tickets are set with it counted, and come to that when it is
@@ -180,11 +185,11 @@ fn base_tickets_count_what_is_lent() {
     let mut ledger = Ledger::new(0, 0);
     place(&mut ledger, 1, per_user(1));
     perform(&mut ledger, &user(1), nice(10, 1, 30));
-    let set = |amount| Intent::SetBase { uid: 1, placements: per_user(1), amount };
+    let set = |amount| Intent::from(SetBase { uid: 1, placements: per_user(1), amount });
     assert_eq!(refusal(&mut ledger, &user(1), set(30)), Refusal::BelowLent { uid: 1, lent: 30 });
     perform(&mut ledger, &user(1), set(80));
     assert_eq!(tickets(&ledger, home(&ledger, 1), BASE), Some(50));
-    perform(&mut ledger, &Authority::System, Intent::Exit { member: process(10).into() });
+    perform(&mut ledger, &Authority::System, Intent::from(Exit { member: process(10).into() }));
     assert_eq!(tickets(&ledger, home(&ledger, 1), BASE), Some(80));
 }
 
@@ -203,7 +208,7 @@ fn a_changed_policy_is_followed_around_a_loan() {
     place(&mut ledger, 2, policy(150, 300));
     let own = home(&ledger, 1);
     assert_eq!(tickets(&ledger, own, BASE), Some(120));
-    let reserved = ledger.held(own, BASE, &Resource::Cpu, TicketKind::Hard).unwrap().1;
+    let reserved = ledger.held(own, BASE, &Resource::CPU, TicketKind::Hard).unwrap().1;
     assert_eq!(reserved.amount, 300);
 }
 
@@ -218,7 +223,7 @@ fn a_raise_in_a_full_issuer_is_no_cut() {
     place(&mut ledger, 1, policy(1, 300));
     place(&mut ledger, 2, policy(2, 600));
     place(&mut ledger, 3, policy(1, 500));
-    let held = ledger.held(home(&ledger, 1), BASE, &Resource::Cpu, TicketKind::Hard);
+    let held = ledger.held(home(&ledger, 1), BASE, &Resource::CPU, TicketKind::Hard);
     assert_eq!(held.unwrap().1.amount, 400);
 }
 
@@ -261,7 +266,7 @@ fn tickets_are_good_for_one_resource() {
     let mut ledger = Ledger::new(0, 0);
     place(&mut ledger, 1, per_user(1));
     let own = home(&ledger, 1);
-    let memory = Funding { resource: Resource::Memory, kind: TicketKind::Soft, amount: 9 };
+    let memory = Funding { resource: Resource::MEMORY, kind: TicketKind::Soft, amount: 9 };
     perform(&mut ledger, &root(), fund(own, BASE, memory));
     assert_eq!(base_total(&ledger), 100);
     assert_eq!(ledger.backing(own).count(), 2);

@@ -1,15 +1,16 @@
 //! Hard caps on disks: who may set them, what they may be, and who has them.
 
 mod common;
+use allot_ledger::operation::LimitDisk;
 
 use allot_ledger::{
     BASE, CurrencyId, DiskLimit, Intent, LIMIT_BYTES, LIMIT_REQUESTS, LIMITS_MAX, Ledger, Refusal,
-    Resource, SetLimit, Snapshot,
+    RefusalKind, Resource, SetLimit, Snapshot,
 };
 use common::*;
 
 fn disk(name: &str) -> Resource {
-    Resource::Disk(name.to_owned())
+    Resource::disk(name)
 }
 
 fn reads(count: u64) -> DiskLimit {
@@ -17,7 +18,7 @@ fn reads(count: u64) -> DiskLimit {
 }
 
 fn limit(currency: CurrencyId, name: &str, limit: DiskLimit) -> Intent {
-    Intent::LimitDisk { currency, resource: disk(name), limit }
+    Intent::from(LimitDisk { currency, resource: disk(name), limit })
 }
 
 fn limit_of(ledger: &Ledger, currency: CurrencyId) -> Option<SetLimit> {
@@ -32,7 +33,7 @@ fn who_owns_a_currency_limits_it_and_takes_that_back() {
     let start = ledger.clone();
     for currency in [client, home] {
         let theirs = refusal(&mut ledger, &user(2), limit(currency, "sda", reads(100)));
-        assert_eq!(theirs.code(), "forbidden", "{theirs}");
+        assert_eq!(theirs.kind(), RefusalKind::Forbidden, "{theirs}");
         perform(&mut ledger, &user(1), limit(currency, "sda", reads(100)));
         let set = SetLimit { limit: reads(100), by_superuser: false };
         assert_eq!(limit_of(&ledger, currency), Some(set));
@@ -73,7 +74,7 @@ fn what_cannot_be_a_limit_is_refused() {
     }
     for wrong in all {
         let refused = refusal(&mut ledger, &root(), limit(client, "sda", wrong));
-        assert_eq!(refused.code(), "invalid", "{wrong:?}: {refused}");
+        assert_eq!(refused.kind(), RefusalKind::Invalid, "{wrong:?}: {refused}");
     }
     let right = DiskLimit {
         read_bytes: Some(*LIMIT_BYTES.start()),
@@ -83,9 +84,9 @@ fn what_cannot_be_a_limit_is_refused() {
     };
     perform(&mut ledger, &root(), limit(client, "sda", right));
     let refused = refusal(&mut ledger, &root(), limit(BASE, "sda", right));
-    assert_eq!(refused.code(), "invalid", "{refused}");
-    let cpu = Intent::LimitDisk { currency: client, resource: Resource::Cpu, limit: right };
-    assert_eq!(refusal(&mut ledger, &root(), cpu).code(), "invalid");
+    assert_eq!(refused.kind(), RefusalKind::Invalid, "{refused}");
+    let cpu = Intent::from(LimitDisk { currency: client, resource: Resource::CPU, limit: right });
+    assert_eq!(refusal(&mut ledger, &root(), cpu).kind(), RefusalKind::Invalid);
 }
 
 #[test]
@@ -96,7 +97,7 @@ fn nobody_fills_the_ledger_with_limits() {
         perform(&mut ledger, &user(1), limit(client, &format!("d{number}"), reads(20)));
     }
     let refused = refusal(&mut ledger, &user(1), limit(client, "sda", reads(20)));
-    assert_eq!(refused.code(), "invalid", "{refused}");
+    assert_eq!(refused.kind(), RefusalKind::Invalid, "{refused}");
     perform(&mut ledger, &user(1), limit(client, "sda", DiskLimit::default()));
     perform(&mut ledger, &user(1), limit(client, "d0", DiskLimit::default()));
     perform(&mut ledger, &user(1), limit(client, "sda", reads(20)));
@@ -113,4 +114,17 @@ fn a_child_has_the_same_limits_and_they_are_written_and_read() {
     let text = serde_json::to_string(&ledger.snapshot()).expect("it is written");
     let snapshot: Snapshot = serde_json::from_str(&text).expect("it is read");
     assert_eq!(Ledger::restore(snapshot).expect("it fits"), ledger);
+}
+
+#[test]
+fn limits_are_parted_and_the_stricter_counts() {
+    let limits = DiskLimit { read_bytes: Some(100), reads: Some(1), ..DiskLimit::default() };
+    let third = DiskLimit { read_bytes: Some(33), reads: Some(1), ..DiskLimit::default() };
+    assert_eq!(limits.part(3), third);
+    assert_eq!(limits.part(0), limits);
+    let other = DiskLimit { read_bytes: Some(7), writes: Some(5), ..DiskLimit::default() };
+    let both =
+        DiskLimit { read_bytes: Some(7), reads: Some(1), writes: Some(5), ..DiskLimit::default() };
+    assert_eq!(limits.stricter(other), both);
+    assert_eq!(limits.stricter(DiskLimit::default()), limits);
 }

@@ -2,10 +2,11 @@
 //! tag them (paper 2, 2.5), and that nobody uses another's share so.
 
 mod common;
+use allot_ledger::operation::{Adopt, Ensure, Grant, Release, SetClass, Unfund, UserChanged};
 
 use allot_ledger::{
-    Authority, BASE, Class, CurrencyId, Intent, Ledger, Member, NewClient, Refusal, Rights,
-    Subject, ThreadIdentity, TicketKind,
+    Authority, BASE, Class, CurrencyId, Intent, Ledger, Member, NewClient, Refusal, RefusalKind,
+    Rights, Subject, ThreadIdentity, TicketKind,
 };
 use common::*;
 
@@ -18,7 +19,7 @@ fn owned(member: Member, uid: u32) -> NewClient {
 }
 
 fn adopt(client: NewClient, issuer: CurrencyId) -> Intent {
-    Intent::Adopt { client, issuer, funding: vec![soft(7)] }
+    Intent::from(Adopt { client, issuer, funding: vec![soft(7)] })
 }
 
 fn where_is(ledger: &Ledger, member: impl Into<Member>) -> Option<CurrencyId> {
@@ -29,6 +30,10 @@ fn where_is(ledger: &Ledger, member: impl Into<Member>) -> Option<CurrencyId> {
 fn three() -> (Ledger, [CurrencyId; 3]) {
     let mut ledger = Ledger::new(0, 0);
     let clients = [(1, 1), (2, 1), (3, 2)].map(|(pid, uid)| place(&mut ledger, pid, per_user(uid)));
+    // They may give to each other.
+    for client in clients {
+        [1, 2].into_iter().for_each(|uid| let_give(&mut ledger, uid, client));
+    }
     (ledger, clients)
 }
 
@@ -59,19 +64,19 @@ fn a_tag_moves_a_process_and_leaving_puts_it_back() {
 fn nobody_joins_what_they_may_not_spend_nor_moves_what_is_not_theirs() {
     let (mut ledger, [own, _, theirs]) = three();
     let refused = refusal(&mut ledger, &user(1), join(new_client(1, 1), theirs));
-    assert_eq!(refused.code(), "forbidden");
+    assert_eq!(refused.kind(), RefusalKind::Forbidden);
     let refused = refusal(&mut ledger, &user(1), join(new_client(3, 2), own));
     assert!(matches!(refused, Refusal::NotYours { owner: 2, uid: 1, .. }), "{refused}");
     for (rights, allowed) in [(Rights::FUND, false), (Rights::CHANGE, false), (Rights::ISSUE, true)]
     {
-        let grant = Intent::Grant { currency: theirs, subject: Subject::Uid(1), rights };
+        let grant = Intent::from(Grant { currency: theirs, subject: Subject::Uid(1), rights });
         perform(&mut ledger, &user(2), grant);
         let joined = attempt(&mut ledger, &user(1), join(new_client(1, 1), theirs));
         assert_eq!(joined.is_ok(), allowed, "{rights}");
     }
     // The owner of the client may send it away, the owner of the process may take it away.
     let refused = refusal(&mut ledger, &user(3), leave(new_client(1, 1)));
-    assert_eq!(refused.code(), "forbidden");
+    assert_eq!(refused.kind(), RefusalKind::Forbidden);
     perform(&mut ledger, &user(2), leave(new_client(1, 1)));
     perform(&mut ledger, &user(1), join(new_client(1, 1), theirs));
     perform(&mut ledger, &user(1), leave(new_client(1, 1)));
@@ -131,7 +136,7 @@ fn another_user_takes_no_arrangement_along() {
     perform(&mut ledger, &user(1), transfer(own, theirs));
     perform(&mut ledger, &user(2), transfer(theirs, other));
     let placements = Some(per_user(2));
-    let changed = Intent::UserChanged { client: new_client(1, 2), placements };
+    let changed = Intent::from(UserChanged { client: new_client(1, 2), placements });
     perform(&mut ledger, &Authority::System, changed);
     assert_eq!(where_is(&ledger, process(2)), Some(other), "who had joined it is sent back");
     assert_eq!(where_is(&ledger, thread(101, 1)), None);
@@ -140,7 +145,7 @@ fn another_user_takes_no_arrangement_along() {
     assert_eq!(ledger.currency(own).unwrap().record.owner, 2);
     // A process that is a client by its tag alone.
     perform(&mut ledger, &user(1), join(new_client(30, 1), other));
-    let changed = Intent::UserChanged { client: new_client(30, 2), placements: None };
+    let changed = Intent::from(UserChanged { client: new_client(30, 2), placements: None });
     perform(&mut ledger, &Authority::System, changed);
     assert_eq!(where_is(&ledger, process(30)), None);
 }
@@ -161,7 +166,7 @@ fn cgroups_and_threads_are_clients_like_any() {
     assert_eq!(refused, Refusal::AlreadyClient { member: group, client });
     assert_eq!(ledger.processes().count(), 3);
     assert_eq!(ledger.clients().count(), 5);
-    perform(&mut ledger, &user(1), Intent::Release { client });
+    perform(&mut ledger, &user(1), Intent::from(Release { client, named: false }));
     assert_eq!(where_is(&ledger, group), None);
 }
 
@@ -169,9 +174,9 @@ fn cgroups_and_threads_are_clients_like_any() {
 fn kernel_and_rest_are_ensured_once() {
     let mut ledger = Ledger::new(0, 0);
     for member in [Member::Kernel, Member::Rest] {
-        let ensure = |funding| Intent::Ensure { member, funding };
+        let ensure = |funding| Intent::from(Ensure { member, funding });
         let refused = refusal(&mut ledger, &user(1), ensure(vec![soft(1)]));
-        assert_eq!(refused.code(), "forbidden");
+        assert_eq!(refused.kind(), RefusalKind::Forbidden);
         perform(&mut ledger, &Authority::System, ensure(vec![soft(500)]));
         let client = where_is(&ledger, member).expect("a client");
         let record = &ledger.currency(client).unwrap().record;
@@ -183,22 +188,28 @@ fn kernel_and_rest_are_ensured_once() {
         let refused = refusal(&mut ledger, &root(), adopt(owned(member, 0), BASE));
         assert!(matches!(refused, Refusal::BadMember { .. }), "{refused}");
         let refused = refusal(&mut ledger, &user(1), join(owned(member, 1), client));
-        assert_ne!(refused.code(), "conflict", "{refused}");
+        assert_ne!(refused.kind(), RefusalKind::Conflict, "{refused}");
     }
-    let what = Intent::Ensure { member: process(1).into(), funding: vec![] };
+    let what = Intent::from(Ensure { member: process(1).into(), funding: vec![] });
     assert!(matches!(refusal(&mut ledger, &root(), what), Refusal::BadMember { .. }));
-    let bad = Intent::Ensure { member: Member::Rest, funding: vec![hard(1001)] };
-    assert_eq!(refusal(&mut ledger, &root(), bad).code(), "invalid");
+    let bad = Intent::from(Ensure { member: Member::Rest, funding: vec![hard(1001)] });
+    assert_eq!(refusal(&mut ledger, &root(), bad).kind(), RefusalKind::Invalid);
 }
 
 /// Paper 4: a guest's children are guests; its owner may always make it a host again.
 #[test]
 fn guests_are_made_by_who_may_change_them() {
     let (mut ledger, [own, _, theirs]) = three();
-    let set = |client, class| Intent::SetClass { client, class };
-    assert_eq!(refusal(&mut ledger, &user(1), set(theirs, Class::Guest)).code(), "forbidden");
+    let set = |client, class| Intent::from(SetClass { client, class });
+    assert_eq!(
+        refusal(&mut ledger, &user(1), set(theirs, Class::Guest)).kind(),
+        RefusalKind::Forbidden
+    );
     let home = home(&ledger, 1);
-    assert_eq!(refusal(&mut ledger, &user(1), set(home, Class::Guest)).code(), "conflict");
+    assert_eq!(
+        refusal(&mut ledger, &user(1), set(home, Class::Guest)).kind(),
+        RefusalKind::Conflict
+    );
     perform(&mut ledger, &user(1), set(own, Class::Guest));
     perform(&mut ledger, &Authority::System, fork(1, 10, 1));
     let child = ledger.client_of(process(10)).expect("a client");
@@ -206,7 +217,7 @@ fn guests_are_made_by_who_may_change_them() {
     assert_eq!(tickets(&ledger, child, home), Some(10), "it holds its tickets all the same");
     // Another user's by placement: still a guest.
     let placements = Some(per_user(2));
-    let changed = Intent::UserChanged { client: new_client(10, 2), placements };
+    let changed = Intent::from(UserChanged { client: new_client(10, 2), placements });
     perform(&mut ledger, &Authority::System, changed);
     assert_eq!(ledger.currency(child).unwrap().class(), Class::Guest);
     perform(&mut ledger, &user(2), set(child, Class::Host));
@@ -216,7 +227,7 @@ fn guests_are_made_by_who_may_change_them() {
 #[test]
 fn tickets_are_lent_once_and_in_no_circle() {
     let (mut ledger, [a, b, c]) = three();
-    assert_eq!(refusal(&mut ledger, &user(1), transfer(c, a)).code(), "forbidden");
+    assert_eq!(refusal(&mut ledger, &user(1), transfer(c, a)).kind(), RefusalKind::Forbidden);
     perform(&mut ledger, &user(1), transfer(a, b));
     perform(&mut ledger, &user(1), transfer(b, c));
     let refused = refusal(&mut ledger, &user(1), transfer(a, c));
@@ -232,8 +243,8 @@ fn tickets_are_lent_once_and_in_no_circle() {
     let kind = TicketKind::Transfer;
     let lend = allot_ledger::Funding { kind, ..soft(1) };
     assert_eq!(refusal(&mut ledger, &root(), fund(c, a, lend)), Refusal::TransferKind);
-    let resource = allot_ledger::Resource::Cpu;
-    let unfund = Intent::Unfund { holder: b, issuer: a, resource, kind };
+    let resource = allot_ledger::Resource::CPU;
+    let unfund = Intent::from(Unfund { holder: b, issuer: a, resource, kind });
     assert_eq!(refusal(&mut ledger, &root(), unfund), Refusal::TransferKind);
     assert_eq!(refusal(&mut ledger, &user(1), fund(b, a, soft(1))), Refusal::ClientIssues(a));
     // The holder's end is the transfer's; a child is lent nothing.
@@ -243,7 +254,7 @@ fn tickets_are_lent_once_and_in_no_circle() {
     perform(&mut ledger, &Authority::System, exit(2));
     assert_eq!(ledger.issued(a).count() + ledger.backing(c).count(), 1, "c's own ticket is left");
     perform(&mut ledger, &user(1), transfer(a, c));
-    assert_eq!(refusal(&mut ledger, &user(2), take_back(a)).code(), "forbidden");
+    assert_eq!(refusal(&mut ledger, &user(2), take_back(a)).kind(), RefusalKind::Forbidden);
     perform(&mut ledger, &user(1), take_back(a));
     let refused = refusal(&mut ledger, &user(1), take_back(a));
     assert!(matches!(refused, Refusal::NotLent { .. }), "{refused}");

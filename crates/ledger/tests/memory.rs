@@ -1,6 +1,7 @@
 //! Hard memory tickets from base are an amount (paper 1, section 5.4).
 
 mod common;
+use allot_ledger::operation::{CreateCurrency, Fund, Grant, SetMemory};
 
 use allot_ledger::{
     BASE, Change, CurrencyId, Funding, HARD_TOTAL, Intent, Ledger, MEMORY_KIB_MAX, Mode, Refusal,
@@ -11,23 +12,23 @@ use common::{attempt, perform, refusal, root, user};
 const KIB: u64 = 4300;
 
 fn memory(kind: TicketKind, amount: u64) -> Funding {
-    Funding { resource: Resource::Memory, kind, amount }
+    Funding { resource: Resource::MEMORY, kind, amount }
 }
 
 fn fund(holder: CurrencyId, issuer: CurrencyId, funding: Funding) -> Intent {
-    Intent::Fund { holder, issuer, funding }
+    Intent::from(Fund { holder, issuer, funding })
 }
 
 fn currency(ledger: &mut Ledger, name: &str, owner: u32) -> CurrencyId {
     let (name, mode) = (name.to_owned(), Mode::PRIVATE);
-    let intent = Intent::CreateCurrency { name, owner, group: owner, mode };
+    let intent = Intent::from(CreateCurrency { name, owner, group: owner, mode });
     perform(ledger, &root(), intent).expect("a currency")
 }
 
 /// A machine with the paper's 4.2 MB to promise.
 fn machine() -> Ledger {
     let mut ledger = Ledger::new(0, 0);
-    perform(&mut ledger, &root(), Intent::SetMemory { kib: KIB });
+    perform(&mut ledger, &root(), Intent::from(SetMemory { kib: KIB }));
     ledger
 }
 
@@ -51,7 +52,7 @@ fn hard_tickets_from_base_are_kib_until_there_is_no_more() {
     assert!(matches!(refusal(&mut ledger, &root(), all), Refusal::HardExhausted { .. }));
     perform(&mut ledger, &root(), fund(c, a, memory(TicketKind::Hard, HARD_TOTAL)));
     // Nor are base's tickets of other resources amounts.
-    let cpu = Funding { resource: Resource::Cpu, kind: TicketKind::Hard, amount: 1001 };
+    let cpu = Funding { resource: Resource::CPU, kind: TicketKind::Hard, amount: 1001 };
     assert!(matches!(
         refusal(&mut ledger, &root(), fund(a, BASE, cpu)),
         Refusal::HardExhausted { .. }
@@ -59,21 +60,31 @@ fn hard_tickets_from_base_are_kib_until_there_is_no_more() {
 }
 
 #[test]
+fn without_memory_to_promise_an_amount_is_refused_with_the_reason() {
+    let mut ledger = Ledger::new(0, 0);
+    let a = currency(&mut ledger, "a", 1);
+    let amount = 1 << 20;
+    let refused = refusal(&mut ledger, &root(), fund(a, BASE, memory(TicketKind::Hard, amount)));
+    assert_eq!(refused, Refusal::NoMemory { amount });
+    assert!(refused.to_string().contains("shares no memory"), "{refused}");
+}
+
+#[test]
 fn what_is_promised_cannot_be_taken_away_by_saying_that_there_is_less() {
     let mut ledger = machine();
     let a = currency(&mut ledger, "a", 1);
     perform(&mut ledger, &root(), fund(a, BASE, memory(TicketKind::Hard, 2048)));
-    let less = Intent::SetMemory { kib: 2047 };
+    let less = Intent::from(SetMemory { kib: 2047 });
     assert_eq!(
         refusal(&mut ledger, &root(), less),
         Refusal::MemoryPromised { issued: 2048, kib: 2047 }
     );
-    perform(&mut ledger, &root(), Intent::SetMemory { kib: 2048 });
+    perform(&mut ledger, &root(), Intent::from(SetMemory { kib: 2048 }));
     for kib in [0, MEMORY_KIB_MAX + 1] {
-        let refused = refusal(&mut ledger, &root(), Intent::SetMemory { kib });
+        let refused = refusal(&mut ledger, &root(), Intent::from(SetMemory { kib }));
         assert_eq!(refused, Refusal::BadMemory(kib));
     }
-    let refused = refusal(&mut ledger, &user(1), Intent::SetMemory { kib: 5000 });
+    let refused = refusal(&mut ledger, &user(1), Intent::from(SetMemory { kib: 5000 }));
     assert!(matches!(refused, Refusal::NotSuperuser(_)));
 }
 
@@ -83,7 +94,8 @@ fn who_was_granted_it_may_hand_out_memory_from_base() {
     let a = currency(&mut ledger, "a", 1);
     let wish = fund(a, BASE, memory(TicketKind::Hard, 100));
     assert!(matches!(refusal(&mut ledger, &user(1), wish.clone()), Refusal::Forbidden { .. }));
-    let grant = Intent::Grant { currency: BASE, subject: Subject::Uid(1), rights: Rights::ISSUE };
+    let grant =
+        Intent::from(Grant { currency: BASE, subject: Subject::Uid(1), rights: Rights::ISSUE });
     perform(&mut ledger, &root(), grant);
     attempt(&mut ledger, &user(1), wish).expect("granted");
 }
@@ -92,9 +104,9 @@ fn who_was_granted_it_may_hand_out_memory_from_base() {
 fn how_much_there_is_is_replayed_undone_and_restored() {
     let mut ledger = Ledger::new(0, 0);
     let start = ledger.clone();
-    let changes = attempt(&mut ledger, &root(), Intent::SetMemory { kib: KIB }).unwrap();
+    let changes = attempt(&mut ledger, &root(), Intent::from(SetMemory { kib: KIB })).unwrap();
     assert_eq!(changes, [Change::Memory { before: 0, after: KIB }]);
-    assert_eq!(attempt(&mut ledger, &root(), Intent::SetMemory { kib: KIB }).unwrap(), []);
+    assert_eq!(attempt(&mut ledger, &root(), Intent::from(SetMemory { kib: KIB })).unwrap(), []);
     let a = currency(&mut ledger, "a", 1);
     perform(&mut ledger, &root(), fund(a, BASE, memory(TicketKind::Hard, KIB)));
     let snapshot = serde_json::to_string(&ledger.snapshot()).expect("written");
@@ -113,7 +125,7 @@ fn how_much_there_is_is_replayed_undone_and_restored() {
 #[test]
 fn where_it_was_never_told_hard_tickets_are_thousandths() {
     let mut ledger = Ledger::new(0, 0);
-    assert_eq!(ledger.hard_total(BASE, &Resource::Memory), HARD_TOTAL);
+    assert_eq!(ledger.hard_total(BASE, &Resource::MEMORY), HARD_TOTAL);
     let a = currency(&mut ledger, "a", 1);
     perform(&mut ledger, &root(), fund(a, BASE, memory(TicketKind::Hard, HARD_TOTAL)));
     let snapshot = serde_json::to_string(&ledger.snapshot()).expect("written");

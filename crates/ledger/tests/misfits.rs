@@ -3,7 +3,7 @@
 
 mod common;
 
-use allot_ledger::{BASE, CurrencyRecord, Ledger, Nature, Snapshot, TicketId, TicketKind};
+use allot_ledger::{BASE, CurrencyKind, CurrencyRecord, Ledger, Snapshot, TicketId, TicketKind};
 use common::*;
 
 fn snapshot() -> Snapshot {
@@ -11,6 +11,7 @@ fn snapshot() -> Snapshot {
     let lender = place(&mut ledger, 1, per_user(1));
     let holder = place(&mut ledger, 2, per_user(2));
     place(&mut ledger, 4, per_user(3));
+    let_give(&mut ledger, 1, holder);
     perform(&mut ledger, &user(1), transfer(lender, holder));
     perform(&mut ledger, &root(), join(new_client(3, 0), holder));
     let own = home(&ledger, 1);
@@ -58,7 +59,7 @@ fn spoilt_snapshots_do_not_fit() {
         snapshot.currencies.last_mut().unwrap().1.owner = 0;
     });
     assert_misfit("not the one base", |snapshot| {
-        snapshot.currencies.last_mut().unwrap().1.nature = Nature::Base;
+        snapshot.currencies.last_mut().unwrap().1.kind = CurrencyKind::Base;
     });
     assert_misfit("lends what cannot be lent", |snapshot| {
         let lent = snapshot.tickets.iter().find(|(_, t)| t.kind == TicketKind::Transfer);

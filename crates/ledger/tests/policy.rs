@@ -1,4 +1,5 @@
 //! What the funding policy keeps (paper 1, 5.2), when the policy itself changes.
+use allot_ledger::operation::{Fund, Place, SetBase};
 
 use allot_ledger::{
     Authority, BASE, Caller, Funding, Intent, Ledger, Mode, NewClient, Placement, Placements,
@@ -6,7 +7,7 @@ use allot_ledger::{
 };
 
 fn soft(amount: u64) -> Vec<Funding> {
-    vec![Funding { resource: Resource::Cpu, kind: TicketKind::Soft, amount }]
+    vec![Funding { resource: Resource::CPU, kind: TicketKind::Soft, amount }]
 }
 
 fn level(key: PolicyKey, name: &str, owner: u32, amount: u64) -> Placement {
@@ -18,7 +19,7 @@ fn place(ledger: &mut Ledger, pid: u32, levels: Vec<Placement>) {
     let process = ProcessIdentity { pid, start_time_ticks: 1 };
     let client = NewClient::process(process, 1000, 1000);
     let placements = Placements { levels, process: soft(100) };
-    let intent = Intent::Place { client, placements };
+    let intent = Intent::from(Place { client, placements });
     let authorised = decide(ledger, Authority::System, intent).expect("a good policy");
     ledger.apply(authorised);
 }
@@ -37,7 +38,7 @@ fn amounts_follow_the_policy_until_they_are_set_by_hand() {
     place(&mut ledger, 2, vec![level(alice.clone(), "alice", 1000, 500)]);
     assert_eq!(funding(&ledger, &alice), [("base".to_owned(), 500)]);
     let holder = ledger.home(&alice).expect("it is kept").currency;
-    let by_hand = Intent::Fund { holder, issuer: BASE, funding: soft(70).remove(0) };
+    let by_hand = Intent::from(Fund { holder, issuer: BASE, funding: soft(70).remove(0) });
     let authorised = decide(&ledger, Authority::System, by_hand).expect("allowed");
     ledger.apply(authorised);
     place(&mut ledger, 3, vec![level(alice.clone(), "alice", 1000, 900)]);
@@ -71,7 +72,7 @@ fn only_the_superuser_freezes_a_user() {
     let set = |ledger: &Ledger, uid: u32, amount: u64| {
         let caller = Caller { uid, gid: uid, groups: Vec::new(), process: None };
         let placements = Placements { levels: levels.clone(), process: soft(100) };
-        let intent = Intent::SetBase { uid: 1000, placements, amount };
+        let intent = Intent::from(SetBase { uid: 1000, placements, amount });
         decide(ledger, Authority::Caller(caller), intent)
     };
     assert!(matches!(set(&ledger, 1000, 0), Err(Refusal::NotSuperuser(_))));

@@ -1,9 +1,10 @@
 //! What is written down today is read tomorrow, and what was written before there were members.
 
 mod common;
+use allot_ledger::operation::{Adopt, Ensure, Exit, Join};
 
 use allot_ledger::{
-    Change, Class, Intent, Ledger, Member, Nature, NewClient, Snapshot, ThreadIdentity,
+    Change, Class, CurrencyKind, Intent, Ledger, Member, NewClient, Snapshot, ThreadIdentity,
 };
 use common::*;
 use serde::Serialize;
@@ -24,8 +25,8 @@ fn older_journals_are_read() {
     let adopt: Intent = read(
         r#"{"operation":"adopt","client":{"process":{"pid":7,"start_time_ticks":1},"uid":1,"gid":1},"issuer":3,"funding":[{"resource":"cpu","kind":"soft","amount":5}]}"#,
     );
-    let Intent::Adopt { client, .. } = adopt else { panic!("{adopt:?}") };
-    assert_eq!(client, new_client(7, 1));
+    let Some(Adopt { client, .. }) = Adopt::of(&adopt) else { panic!("{adopt:?}") };
+    assert_eq!(*client, new_client(7, 1));
     let exit_read: Intent =
         read(r#"{"operation":"exit","process":{"pid":7,"start_time_ticks":1}}"#);
     assert_eq!(exit_read, exit(7));
@@ -38,7 +39,7 @@ fn older_journals_are_read() {
     );
     let Change::Currency { after: Some(record), .. } = &change else { panic!("{change:?}") };
     let founder = process(7).into();
-    assert_eq!(record.nature, Nature::Client { founder, placed: true, class: Class::Host });
+    assert_eq!(record.kind, CurrencyKind::Client { founder, placed: true, class: Class::Host });
     let snapshot: Snapshot = read(
         r#"{"currencies":[[0,{"name":"base","owner":0,"group":0,"mode":"fci------","nature":"base"}],[4,{"name":"","owner":1,"group":1,"mode":"fci------","nature":{"client":{"process":{"pid":7,"start_time_ticks":1},"placed":false}}}]],"tickets":[[0,{"issuer":0,"holder":4,"resource":"cpu","kind":"soft","amount":5}]],"homes":[],"next_currency":5,"next_ticket":1}"#,
     );
@@ -60,18 +61,18 @@ fn every_member_can_be_written() {
     ] {
         let new = NewClient { member, uid, gid };
         let intents = [
-            Intent::Join { member: new, client },
-            Intent::Adopt { client: new, issuer: client, funding: vec![soft(1)] },
-            Intent::Ensure { member, funding: vec![hard(2)] },
-            Intent::Exit { member },
+            Intent::from(Join { member: new, client }),
+            Intent::from(Adopt { client: new, issuer: client, funding: vec![soft(1)] }),
+            Intent::from(Ensure { member, funding: vec![hard(2)] }),
+            Intent::from(Exit { member }),
         ];
         for intent in intents {
             let text = serde_json::to_string(&intent).expect("it can be written");
             assert_eq!(serde_json::from_str::<Intent>(&text).expect("and read"), intent, "{text}");
         }
-        let nature = Nature::Client { founder: member, placed: true, class: Class::Guest };
-        let text = serde_json::to_string(&nature).expect("it can be written");
-        assert_eq!(serde_json::from_str::<Nature>(&text).expect("and read"), nature, "{text}");
+        let kind = CurrencyKind::Client { founder: member, placed: true, class: Class::Guest };
+        let text = serde_json::to_string(&kind).expect("it can be written");
+        assert_eq!(serde_json::from_str::<CurrencyKind>(&text).expect("and read"), kind, "{text}");
         let change = Change::Member { member, before: None, after: Some(client) };
         let text = serde_json::to_string(&change).expect("it can be written");
         assert_eq!(serde_json::from_str::<Change>(&text).expect("and read"), change, "{text}");

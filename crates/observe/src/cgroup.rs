@@ -4,7 +4,6 @@
 //!    the group, or below it, was stalled.
 //! 2. What the kernel does not tell (`psi=0`, a controller that is off) is `None`, and no error.
 
-use std::io;
 use std::path::Path;
 
 /// What a cgroup and all below it have used and waited for since it was made.
@@ -71,39 +70,6 @@ fn number_of(text: &str, key: &str) -> Option<u64> {
     values.next()
 }
 
-/// The v2 cgroup of a process, as a path below the mount that begins with `/`; `None` when it is
-/// gone, or out of our sight.
-pub fn cgroup_of(pid: u32) -> Option<String> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let hidden = path.starts_with("/..") || path.ends_with(" (deleted)");
-    (!hidden).then(|| path.to_owned())
-}
-
-/// The processes in a cgroup and below it; such as have no number here are 0.
-///
-/// # Errors
-/// When it is gone, or cannot be read.
-pub fn processes_below(directory: &Path) -> io::Result<Vec<u32>> {
-    let mut pids = Vec::new();
-    let mut open = vec![directory.to_owned()];
-    while let Some(directory) = open.pop() {
-        let text = match std::fs::read_to_string(directory.join("cgroup.procs")) {
-            // One whose threads are shared out among others: its processes are told above.
-            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => String::new(),
-            text => text?,
-        };
-        pids.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()));
-        for entry in std::fs::read_dir(&directory)? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                open.push(entry.path());
-            }
-        }
-    }
-    Ok(pids)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,10 +103,5 @@ mod tests {
         assert_eq!((account.io_stalled_ns, account.cpu_stalled_ns), (Some(6_000), None));
         assert_eq!((account.read_pages, account.held_pages), (Some(3), Some(2)));
         assert_eq!(account.refaulted_pages, None, "an older kernel");
-        put("cgroup.procs", "7\n");
-        std::fs::create_dir(folder.path().join("below")).expect("a directory");
-        put("below/cgroup.procs", "8\n9\n");
-        assert_eq!(processes_below(folder.path()).expect("it is there"), [7, 8, 9]);
-        assert!(processes_below(&folder.path().join("none")).is_err());
     }
 }

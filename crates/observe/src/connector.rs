@@ -5,7 +5,7 @@ use crate::life::{LifeError, LifeEvent, LifeSource, ProcessRef};
 use crate::proc_dir::ProcDir;
 use crate::run_state::RunState;
 use crate::scan::pids;
-use ledger::ProcessIdentity;
+use identity::ProcessIdentity;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::netlink::{self, SocketAddrNetlink};
@@ -20,6 +20,11 @@ use std::time::{Duration, Instant};
 const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
 /// Most events taken in one call, so that a storm cannot hold the reader for ever.
 const BATCH: usize = 4096;
+/// Most batches of one catching up: more events than the receive buffer holds, so that all that waited
+/// have been read, and a storm that goes on holds nobody.
+const BATCHES: usize = 2 * RECEIVE_BUFFER_BYTES / LEAST_EVENT_BYTES / BATCH + 1;
+/// The least that an event takes of the receive buffer, as the kernel counts.
+const LEAST_EVENT_BYTES: usize = 256;
 /// After this long without any event the connector makes one itself, to see that it hears.
 const QUIET: Duration = Duration::from_secs(5);
 /// How often to try when the kernel counts too few listeners: each try makes it one more.
@@ -95,22 +100,28 @@ impl ProcConnector {
     /// Takes what waits in the socket, without waiting.
     fn drain(&mut self) -> Result<Vec<LifeEvent>, LifeError> {
         let mut events = Vec::new();
+        self.drain_batch(&mut events)?;
+        Ok(events)
+    }
+
+    /// Takes a batch of what waits. Answers whether that was all.
+    fn drain_batch(&mut self, events: &mut Vec<LifeEvent>) -> Result<bool, LifeError> {
         let clock = EventClock::now();
         for _ in 0..BATCH {
             match self.socket.receive()? {
-                Received::Nothing => break,
+                Received::Nothing => return Ok(true),
                 Received::Foreign => {}
                 Received::Event(event) => {
                     self.last_heard = Instant::now();
-                    self.tell(event, clock.ticks(event.timestamp_ns), &mut events);
+                    self.tell(event, clock.ticks(event.timestamp_ns), events);
                 }
                 Received::Overflow => {
                     self.last_heard = Instant::now();
-                    self.lost("the kernel's queue of process events overflowed", &mut events)?;
+                    self.lost("the kernel's queue of process events overflowed", events)?;
                 }
             }
         }
-        Ok(events)
+        Ok(false)
     }
 
     fn lost(&mut self, reason: &str, events: &mut Vec<LifeEvent>) -> Result<(), LifeError> {
@@ -245,6 +256,16 @@ impl LifeSource for ProcConnector {
             let until_check = QUIET.saturating_sub(self.last_heard.elapsed());
             wait_readable(self.socket.descriptor.as_fd(), left.min(until_check))?;
         }
+    }
+
+    fn catch_up(&mut self) -> Result<Vec<LifeEvent>, LifeError> {
+        let mut events = Vec::new();
+        for _ in 0..BATCHES {
+            if self.drain_batch(&mut events)? {
+                break;
+            }
+        }
+        Ok(events)
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {

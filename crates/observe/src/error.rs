@@ -1,6 +1,6 @@
 //! Why a process could not be read.
 
-use ledger::ProcessIdentity;
+use identity::ProcessIdentity;
 use std::io;
 
 /// Why a process could not be read.

@@ -1,6 +1,6 @@
 //! What happens to processes: born, changed, ended.
 
-use ledger::ProcessIdentity;
+use identity::ProcessIdentity;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -106,6 +106,13 @@ pub trait LifeSource: Send {
     /// # Errors
     /// When the source cannot go on.
     fn next(&mut self, timeout: Duration) -> Result<Vec<LifeEvent>, LifeError>;
+
+    /// All events up to now, in their order, without waiting: what happened before the call has been
+    /// told after it, where the source hears at all.
+    ///
+    /// # Errors
+    /// When the source cannot go on.
+    fn catch_up(&mut self) -> Result<Vec<LifeEvent>, LifeError>;
 
     /// Readable when events wait. `None` for a source that has to look for itself: call
     /// [`next`](Self::next) every now and then. Also call it now and then when there is one: a

@@ -1,5 +1,6 @@
 //! What this machine is and offers, for `allot doctor` and for reports.
 
+use crate::mountinfo::mounts;
 use serde::Serialize;
 use std::path::Path;
 
@@ -68,14 +69,19 @@ pub fn machine() -> MachineFacts {
             .and_then(|ranges| count_of_ranges(&ranges))
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
         cpus_allowed: cpus_allowed(),
-        memory_total_bytes: procfs::Current::current()
+        memory_total_bytes: std::fs::read_to_string("/proc/meminfo")
             .ok()
-            .map(|memory: procfs::Meminfo| memory.mem_total),
+            .and_then(|text| memory_total_bytes(&text)),
         clock_ticks_per_second: rustix::param::clock_ticks_per_second(),
         has_sched_ext: Path::new("/sys/kernel/sched_ext").exists(),
         cgroup: cgroup_layout(),
         is_systemd_running: Path::new("/run/systemd/system").is_dir(),
     }
+}
+
+fn memory_total_bytes(meminfo: &str) -> Option<u64> {
+    let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    total.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 fn first_line(path: &str) -> Option<String> {
@@ -116,12 +122,11 @@ fn cpus_allowed() -> Vec<usize> {
 }
 
 fn cgroup_layout() -> CgroupLayout {
-    let mounts = procfs::process::Process::myself().and_then(|process| process.mountinfo());
-    let Ok(mounts) = mounts else { return CgroupLayout::None };
+    let Ok(mounts) = mounts() else { return CgroupLayout::None };
     let mut v2_mount: Option<String> = None;
     let mut v1_controllers = Vec::new();
     for mount in mounts {
-        match mount.fs_type.as_str() {
+        match mount.kind.as_str() {
             "cgroup2" => {
                 let path = mount.mount_point.to_string_lossy().into_owned();
                 // The standard place before any other (a container's, a test's).
@@ -130,7 +135,7 @@ fn cgroup_layout() -> CgroupLayout {
                 }
             }
             "cgroup" => v1_controllers.extend(
-                mount.super_options.into_iter().filter(|(_, value)| value.is_none()).map(|o| o.0),
+                mount.options.into_iter().filter(|(_, value)| value.is_none()).map(|it| it.0),
             ),
             _ => {}
         }
@@ -170,6 +175,12 @@ mod tests {
         assert_eq!(count_of_ranges("0-3,5,8-9"), Some(7));
         assert_eq!(count_of_ranges("3-1"), None);
         assert_eq!(count_of_ranges(""), None);
+    }
+
+    #[test]
+    fn memory_is_counted_in_bytes() {
+        assert_eq!(memory_total_bytes("MemTotal:       16 kB\nMemFree: 1 kB\n"), Some(16_384));
+        assert_eq!(memory_total_bytes("MemFree: 1 kB\n"), None);
     }
 
     #[test]

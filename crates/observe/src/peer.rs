@@ -2,11 +2,9 @@
 
 use crate::error::ProcessError;
 use crate::handle::ProcessHandle;
-use ledger::ProcessIdentity;
-use nix::errno::Errno;
-use nix::sys::socket::{getsockopt, sockopt};
+use identity::ProcessIdentity;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Who is at the other end of a Unix socket: the ids and groups that it had when it connected
 /// (for a client: when the server began to listen).
@@ -46,9 +44,11 @@ pub enum PeerError {
 /// When this is no such socket. A peer that has exited is no error: its ids still stand.
 pub fn peer_of(socket: impl AsFd) -> Result<Peer, PeerError> {
     let socket = socket.as_fd();
-    let credentials = getsockopt(&socket, sockopt::PeerCredentials)
-        .map_err(|errno| PeerError::Os { call: "SO_PEERCRED", source: errno.into() })?;
-    let (uid, gid) = (credentials.uid(), credentials.gid());
+    // A process's number, which may be 0, an effective user's and an effective group's.
+    let mut credentials = [0; 3];
+    socket_option(socket, libc::SO_PEERCRED, &mut credentials)
+        .map_err(|(source, _)| PeerError::Os { call: "SO_PEERCRED", source })?;
+    let [pid, uid, gid] = credentials;
     // The kernel's -1 stands for "none".
     if uid == u32::MAX || gid == u32::MAX {
         return Err(PeerError::NoCredentials);
@@ -56,19 +56,16 @@ pub fn peer_of(socket: impl AsFd) -> Result<Peer, PeerError> {
     let groups =
         groups(socket).map_err(|source| PeerError::Os { call: "SO_PEERGROUPS", source })?;
     // 0: a process of a pid namespace that ours does not see.
-    let process = match u32::try_from(credentials.pid()) {
-        Ok(pid) if pid != 0 => process(socket, pid, uid),
-        _ => None,
-    };
+    let process = if pid == 0 { None } else { process(socket, pid, uid) };
     Ok(Peer { uid, gid, groups, process })
 }
 
 fn process(socket: BorrowedFd<'_>, pid: u32, uid: u32) -> Option<ProcessIdentity> {
-    let found = match getsockopt(&socket, sockopt::PeerPidfd) {
+    let found = match peer_pidfd(socket) {
         // The kernel's own handle on the process that connected. An exited one has no identity.
         Ok(pidfd) => ProcessHandle::from_pidfd(pid, pidfd).map(|handle| handle.identity()),
         // Before Linux 6.5 the pid is all there is.
-        Err(Errno::ENOPROTOOPT) => by_pid(pid, uid),
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => by_pid(pid, uid),
         // The process has been reaped.
         Err(_) => Err(ProcessError::Gone { pid }),
     };
@@ -93,33 +90,46 @@ fn by_pid(pid: u32, uid: u32) -> Result<ProcessIdentity, ProcessError> {
     Ok(handle.identity())
 }
 
+fn peer_pidfd(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut number = [0];
+    socket_option(socket, libc::SO_PEERPIDFD, &mut number).map_err(|(error, _)| error)?;
+    // SAFETY: the kernel has just opened this descriptor for us, and nobody else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number[0].cast_signed()) })
+}
+
 fn groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
-    let mut groups = vec![0_u32; 32];
+    let mut groups = vec![0; 32];
     loop {
-        let mut bytes = libc::socklen_t::try_from(size_of_val(groups.as_slice()))
-            .expect("the kernel keeps at most 65536 groups");
-        // SAFETY: the kernel writes at most `bytes` bytes, the size of the vector's elements,
-        // and then sets `bytes`; any bit pattern is a valid u32.
-        let result = unsafe {
-            libc::getsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_PEERGROUPS,
-                groups.as_mut_ptr().cast(),
-                &raw mut bytes,
-            )
-        };
-        let count = bytes as usize / size_of::<u32>();
-        if result == 0 {
-            groups.truncate(count);
-            return Ok(groups);
-        }
-        match io::Error::last_os_error() {
-            // The kernel has set `bytes` to what it needs.
-            error if error.raw_os_error() == Some(libc::ERANGE) && count > groups.len() => {
+        match socket_option(socket, libc::SO_PEERGROUPS, &mut groups) {
+            Ok(count) => {
+                groups.truncate(count);
+                return Ok(groups);
+            }
+            Err((error, count))
+                if error.raw_os_error() == Some(libc::ERANGE) && count > groups.len() =>
+            {
                 groups.resize(count, 0);
             }
-            error => return Err(error),
+            Err((error, _)) => return Err(error),
         }
     }
+}
+
+/// Reads a socket's option of 32-bit numbers. Returns how many there are, also beside the error that
+/// they are more than there is room for.
+fn socket_option(
+    socket: BorrowedFd<'_>,
+    option: libc::c_int,
+    numbers: &mut [u32],
+) -> Result<usize, (io::Error, usize)> {
+    let mut bytes = libc::socklen_t::try_from(size_of_val(numbers))
+        .expect("the kernel keeps at most 65536 groups");
+    let place = numbers.as_mut_ptr().cast();
+    // SAFETY: the kernel writes at most `bytes` bytes, the size of the slice, and then sets `bytes`;
+    // any bit pattern is a valid u32.
+    let result = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, place, &raw mut bytes)
+    };
+    let count = bytes as usize / size_of::<u32>();
+    if result == 0 { Ok(count) } else { Err((io::Error::last_os_error(), count)) }
 }

@@ -6,7 +6,7 @@
 
 use crate::error::ProcessError;
 use crate::stat::Stat;
-use ledger::ProcessIdentity;
+use identity::ProcessIdentity;
 use rustix::fs::{Mode, OFlags};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

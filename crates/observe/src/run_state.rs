@@ -3,7 +3,7 @@
 use crate::error::ProcessError;
 use crate::proc_dir::{ProcDir, STAT_BYTES, read_at};
 use crate::stat::state_and_thread_count;
-use ledger::ProcessIdentity;
+use identity::ProcessIdentity;
 use rustix::fs::{Dir, Mode, OFlags};
 use serde::Serialize;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

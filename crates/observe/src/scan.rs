@@ -3,7 +3,7 @@
 use crate::error::ProcessError;
 use crate::facts::ProcessFacts;
 use crate::proc_dir::ProcDir;
-use ledger::ProcessIdentity;
+use identity::ProcessIdentity;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A process as a scan saw it. It may have exited since: act on it only through

@@ -5,7 +5,7 @@ use crate::life::{LifeError, LifeEvent, LifeSource, ProcessRef};
 use crate::proc_dir::ProcDir;
 use crate::run_state::RunState;
 use crate::scan::pids;
-use ledger::ProcessIdentity;
+use identity::ProcessIdentity;
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -166,6 +166,10 @@ impl LifeSource for Scanner {
                 return Ok(events);
             }
         }
+    }
+
+    fn catch_up(&mut self) -> Result<Vec<LifeEvent>, LifeError> {
+        self.compare()
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -4,7 +4,7 @@ use crate::error::ProcessError;
 use crate::handle::ProcessHandle;
 use crate::proc_dir::{ProcDir, STAT_BYTES, read_at};
 use crate::stat::Stat;
-use ledger::{ProcessIdentity, ThreadIdentity};
+use identity::{ProcessIdentity, ThreadIdentity};
 use rustix::fs::{Mode, OFlags};
 use std::os::fd::AsFd;
 

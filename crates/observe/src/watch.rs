@@ -41,15 +41,13 @@ struct LifeWatcher {
 
 impl LifeSource for LifeWatcher {
     fn next(&mut self, timeout: Duration) -> Result<Vec<LifeEvent>, LifeError> {
-        match self.source.next(timeout) {
-            Err(error) if self.source.poll_fd().is_some() => {
-                let reason = format!("{error}; from now on /proc is scanned");
-                tracing::warn!(reason, "process events ended");
-                self.source = Box::new(Scanner::new(SCAN_PERIOD)?);
-                Ok(vec![LifeEvent::Lost { reason }])
-            }
-            other => other,
-        }
+        let told = self.source.next(timeout);
+        self.or_scan(told)
+    }
+
+    fn catch_up(&mut self) -> Result<Vec<LifeEvent>, LifeError> {
+        let told = self.source.catch_up();
+        self.or_scan(told)
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -58,6 +56,24 @@ impl LifeSource for LifeWatcher {
 
     fn name(&self) -> &'static str {
         self.source.name()
+    }
+}
+
+impl LifeWatcher {
+    /// Turns to scanning where the kernel's events have ended.
+    fn or_scan(
+        &mut self,
+        told: Result<Vec<LifeEvent>, LifeError>,
+    ) -> Result<Vec<LifeEvent>, LifeError> {
+        match told {
+            Err(error) if self.source.poll_fd().is_some() => {
+                let reason = format!("{error}; from now on /proc is scanned");
+                tracing::warn!(reason, "process events ended");
+                self.source = Box::new(Scanner::new(SCAN_PERIOD)?);
+                Ok(vec![LifeEvent::Lost { reason }])
+            }
+            other => other,
+        }
     }
 }
 
@@ -72,6 +88,10 @@ mod tests {
     impl LifeSource for Failing {
         fn next(&mut self, _: Duration) -> Result<Vec<LifeEvent>, LifeError> {
             Err(LifeError::Deaf { reason: "test".to_owned() })
+        }
+
+        fn catch_up(&mut self) -> Result<Vec<LifeEvent>, LifeError> {
+            self.next(Duration::ZERO)
         }
 
         fn poll_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -4,22 +4,22 @@ mod common;
 
 use allot_observe::{Ancestry, ProcessError, ProcessHandle, RunState, scan};
 use common::{Actor, is_root, skip, until, until_state};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use rustix::process::{Pid, Signal, kill_process};
 
 fn signal(pid: u32, signal: Signal) {
-    kill(Pid::from_raw(pid.cast_signed()), signal).expect("signal");
+    let pid = Pid::from_raw(pid.cast_signed()).expect("a process");
+    kill_process(pid, signal).expect("signal");
 }
 
 #[test]
 fn a_handle_names_the_process_that_it_holds() {
     let actor = Actor::start();
     let handle = actor.handle();
-    let stat = procfs::process::Process::new(actor.pid().cast_signed())
-        .and_then(|process| process.stat())
-        .expect("another reader");
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", actor.pid())).expect("a stat");
+    let behind_name = stat.rsplit_once(") ").expect("a name").1;
+    let started = behind_name.split(' ').nth(22 - 3).expect("a start").parse();
     assert_eq!(handle.identity().pid, actor.pid());
-    assert_eq!(handle.identity().start_time_ticks, stat.starttime);
+    assert_eq!(started, Ok(handle.identity().start_time_ticks));
     assert!(handle.is_alive());
     let again = ProcessHandle::open_identity(handle.identity()).expect("the same process");
     assert_eq!(again.identity(), handle.identity());
@@ -30,16 +30,17 @@ fn facts_are_the_kernels() {
     let mut actor = Actor::start();
     let facts = actor.handle().facts().expect("facts");
     assert_eq!(facts.parent_pid, std::process::id());
-    assert_eq!(facts.real_uid, nix::unistd::getuid().as_raw());
-    assert_eq!(facts.effective_uid, nix::unistd::geteuid().as_raw());
-    assert_eq!(facts.real_gid, nix::unistd::getgid().as_raw());
+    assert_eq!(facts.real_uid, rustix::process::getuid().as_raw());
+    assert_eq!(facts.effective_uid, rustix::process::geteuid().as_raw());
+    assert_eq!(facts.real_gid, rustix::process::getgid().as_raw());
     assert_eq!(facts.comm, "observe-actor");
     assert!(facts.cmdline.ends_with("observe-actor"), "{}", facts.cmdline);
     assert!(!facts.is_kernel_thread);
     assert_eq!(facts.thread_count, 1);
-    let session = nix::unistd::getsid(None).expect("session").as_raw();
+    // SAFETY: both calls only return numbers. They are 0 in a namespace without the leader, which rustix's Pid cannot hold.
+    let (session, process_group) = unsafe { (libc::getsid(0), libc::getpgrp()) };
     assert_eq!(facts.session, session.cast_unsigned());
-    assert_eq!(facts.process_group, nix::unistd::getpgrp().as_raw().cast_unsigned());
+    assert_eq!(facts.process_group, process_group.cast_unsigned());
     assert_eq!(actor.tell("threads 3"), "ok");
     assert_eq!(actor.handle().facts().expect("facts").thread_count, 4);
 }
@@ -54,7 +55,7 @@ fn names_that_look_like_a_stat_line_do_not_mislead() {
         let facts = handle.facts().expect("facts");
         assert_eq!(facts.comm, String::from_utf8_lossy(name));
         assert_eq!(facts.parent_pid, std::process::id());
-        assert_eq!(facts.real_uid, nix::unistd::getuid().as_raw());
+        assert_eq!(facts.real_uid, rustix::process::getuid().as_raw());
         until_state(&handle, RunState::Sleeping);
         let again = ProcessHandle::open(actor.pid()).expect("it lives");
         assert_eq!(again.identity(), handle.identity());
@@ -94,8 +95,9 @@ fn a_zombie_is_dead_but_its_account_can_be_read() {
     assert!(handle.cpu_time_ns().expect_err("reaped").is_gone());
 }
 
-/// The kernel gives out pids in turn; `ns_last_pid` says where it goes on.
+/// The kernel gives out pids in turn; `ns_last_pid` says where it goes on. In the lab, where nobody else takes the next.
 #[test]
+#[ignore = "lab"]
 fn a_reused_pid_is_another_process() {
     const NAME: &str = "a_reused_pid_is_another_process";
     const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
@@ -107,31 +109,25 @@ fn a_reused_pid_is_another_process() {
     let pid = old.identity().pid;
     // The next process must begin in a later tick of the clock.
     std::thread::sleep(std::time::Duration::from_millis(30));
-    for _ in 0..200 {
-        if let Err(error) = std::fs::write(LAST_PID, (pid - 1).to_string()) {
-            return skip(NAME, &format!("cannot choose the next pid: {error}"));
-        }
-        let actor = Actor::start();
-        if actor.pid() != pid {
-            continue; // another process of this machine was born in between
-        }
-        let new = actor.handle();
-        assert_ne!(new.identity(), old.identity());
-        assert!(matches!(
-            ProcessHandle::open_identity(old.identity()),
-            Err(ProcessError::Reused { .. })
-        ));
-        for handle in [&old, &unasked] {
-            assert!(!handle.is_alive());
-            assert_eq!(handle.run_state().expect("a state"), RunState::Dead);
-            assert!(handle.cpu_time_ns().expect_err("another's clock").is_gone());
-            assert!(handle.facts().expect_err("another's facts").is_gone());
-            assert!(handle.threads().expect_err("another's threads").is_gone());
-        }
-        assert!(new.is_alive());
-        return;
+    if let Err(error) = std::fs::write(LAST_PID, (pid - 1).to_string()) {
+        return skip(NAME, &format!("cannot choose the next pid: {error}"));
     }
-    skip(NAME, "this machine is too busy to get a chosen pid");
+    let actor = Actor::start();
+    assert_eq!(actor.pid(), pid, "another process was born in between");
+    let new = actor.handle();
+    assert_ne!(new.identity(), old.identity());
+    assert!(matches!(
+        ProcessHandle::open_identity(old.identity()),
+        Err(ProcessError::Reused { .. })
+    ));
+    for handle in [&old, &unasked] {
+        assert!(!handle.is_alive());
+        assert_eq!(handle.run_state().expect("a state"), RunState::Dead);
+        assert!(handle.cpu_time_ns().expect_err("another's clock").is_gone());
+        assert!(handle.facts().expect_err("another's facts").is_gone());
+        assert!(handle.threads().expect_err("another's threads").is_gone());
+    }
+    assert!(new.is_alive());
 }
 
 #[test]
@@ -153,9 +149,9 @@ fn run_state_follows_the_process() {
     let mut actor = Actor::start();
     let handle = actor.handle();
     until_state(&handle, RunState::Sleeping);
-    signal(actor.pid(), Signal::SIGSTOP);
+    signal(actor.pid(), Signal::STOP);
     until_state(&handle, RunState::Stopped);
-    signal(actor.pid(), Signal::SIGCONT);
+    signal(actor.pid(), Signal::CONT);
     until_state(&handle, RunState::Sleeping);
     assert_eq!(actor.tell("threads 0"), "ok");
 }
@@ -184,9 +180,9 @@ fn one_running_thread_makes_a_process_running() {
             until("the thread is gone", || handle.threads().expect("threads").len() == idle + 1);
         }
         actor.tell("spin");
-        signal(actor.pid(), Signal::SIGSTOP);
+        signal(actor.pid(), Signal::STOP);
         until_state(&handle, RunState::Stopped);
-        signal(actor.pid(), Signal::SIGCONT);
+        signal(actor.pid(), Signal::CONT);
         until_state(&handle, RunState::Running);
         actor.kill();
         assert_eq!(handle.run_state().expect("a state"), RunState::Dead);

@@ -24,13 +24,10 @@ fn a_peer_is_who_connected() {
     let mut actor = Actor::start();
     let socket = connected(&mut actor);
     let peer = peer_of(&socket).expect("a peer");
-    assert_eq!(peer.uid, nix::unistd::geteuid().as_raw());
-    assert_eq!(peer.gid, nix::unistd::getegid().as_raw());
-    let ours: Vec<u32> = nix::unistd::getgroups()
-        .expect("groups")
-        .into_iter()
-        .map(nix::unistd::Gid::as_raw)
-        .collect();
+    assert_eq!(peer.uid, rustix::process::geteuid().as_raw());
+    assert_eq!(peer.gid, rustix::process::getegid().as_raw());
+    let ours: Vec<u32> =
+        rustix::process::getgroups().expect("groups").into_iter().map(|gid| gid.as_raw()).collect();
     assert_eq!(peer.groups, ours);
     assert_eq!(peer.process, Some(actor.handle().identity()));
 }
@@ -64,7 +61,7 @@ fn a_peer_that_has_exited_is_no_process() {
     until("it has exited", || !handle.is_alive());
     let unreaped = peer_of(&socket).expect("a peer");
     assert_eq!(unreaped.process, None);
-    assert_eq!(unreaped.uid, nix::unistd::geteuid().as_raw());
+    assert_eq!(unreaped.uid, rustix::process::geteuid().as_raw());
     actor.end();
     assert_eq!(peer_of(&socket).expect("a peer"), unreaped);
 }

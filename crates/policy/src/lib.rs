@@ -20,6 +20,7 @@
 //! The words: a **client** competes with a **weight** (its base value, from the valuation) for
 //! **seats** (CPUs), each held for a **quantum**. Clients are opaque keys.
 
+use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
 pub mod fault_share;
@@ -118,7 +119,8 @@ pub trait Policy: Send {
 }
 
 /// The policies that [`build`] can make.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum PolicyName {
     /// [`Lottery`]
     Lottery,

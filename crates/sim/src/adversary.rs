@@ -9,7 +9,7 @@
 use crate::auditor::{self, Fault};
 use crate::due::{Dues, dues, loss};
 use crate::world::{Act, Move, World};
-use ledger::{Change, CurrencyId, Intent, Ledger, Resource};
+use ledger::{Change, CurrencyId, Ledger, Resource};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::collections::{BTreeMap, BTreeSet};
@@ -209,7 +209,7 @@ fn run(seed: u64, moves: &[Move], audit: Audit, tally: &mut Tally) -> Result<(),
                 _ if ordinary => Some(dues(&world.ledger, &world.party(act.user))),
                 _ => None,
             };
-            let count = tally.operations.entry(kind(&act.intent)).or_default();
+            let count = tally.operations.entry(act.intent.name()).or_default();
             let Ok(changes) = world.perform(&act) else {
                 count.1 += 1;
                 known = was.map(|was| (act.user, was));
@@ -250,7 +250,7 @@ struct Books {
 
 impl Books {
     fn open(ledger: &Ledger) -> Books {
-        let graphs = [Resource::Cpu, Resource::Memory]
+        let graphs = [Resource::CPU, Resource::MEMORY]
             .map(|resource| (Graph::of(ledger, resource), BTreeSet::new()));
         Books { start: ledger.clone(), changes: Vec::new(), graphs: graphs.into() }
     }
@@ -309,38 +309,4 @@ pub fn shrink(seed: u64, mut moves: Vec<Move>, test: Test<'_>) -> Counterexample
     }
     let Trace { broken, acts, before } = *trace;
     Counterexample { seed, broken, acts, before }
-}
-
-fn kind(intent: &Intent) -> &'static str {
-    match intent {
-        Intent::CreateCurrency { .. } => "create",
-        Intent::DestroyCurrency { .. } => "destroy",
-        Intent::ChangeMode { .. } => "chmod",
-        Intent::ChangeOwner { .. } => "chown",
-        Intent::Grant { .. } => "grant",
-        Intent::Fund { .. } => "fund",
-        Intent::Unfund { .. } => "unfund",
-        Intent::Adopt { .. } => "adopt",
-        Intent::Release { .. } => "release",
-        Intent::Nice { .. } => "nice",
-        Intent::SetBase { .. } => "set_base",
-        Intent::Place { .. } => "place",
-        Intent::Fork { .. } => "fork",
-        Intent::Exit { .. } => "exit",
-        Intent::UserChanged { .. } => "user_changed",
-        Intent::Join { .. } => "join",
-        Intent::Leave { .. } => "leave",
-        Intent::SetClass { .. } => "set_class",
-        Intent::LimitDisk { .. } => "limit_disk",
-        Intent::Transfer { .. } => "transfer",
-        Intent::TakeBack { .. } => "take_back",
-        Intent::Ensure { .. } => "ensure",
-        Intent::SetMemory { .. } => "set-memory",
-        Intent::Offer { .. } => "offer",
-        Intent::CancelOffer { .. } => "cancel_offer",
-        Intent::Exchange { .. } => "exchange",
-        Intent::Clear { .. } => "clear",
-        Intent::EndExchange { .. } => "end_exchange",
-        Intent::Renew { .. } => "renew",
-    }
 }

@@ -5,8 +5,8 @@ use crate::covers::covers;
 use crate::fraction::Fraction;
 use crate::model::{Model, Values};
 use ledger::{
-    AMOUNT_MAX, BACKERS_MAX, BASE, Change, Currency, CurrencyId, DEPTH_MAX, Good, ISSUED_MAX,
-    Issued, LEGS_MAX, Ledger, Member, Misfit, Nature, Resource, TRANSFER_AMOUNT, TRANSFERS_MAX,
+    AMOUNT_MAX, BACKERS_MAX, BASE, Change, Currency, CurrencyId, CurrencyKind, DEPTH_MAX, Good,
+    ISSUED_MAX, Issued, LEGS_MAX, Ledger, Member, Misfit, Resource, TRANSFER_AMOUNT, TRANSFERS_MAX,
     TicketKind,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -206,7 +206,8 @@ fn parts(fraction: &Fraction) -> Fraction {
     fraction.times(WHOLE, 1)
 }
 
-/// Check that a graph that followed every change is the one that the ledger gives from scratch.
+/// Check that a graph that followed every change is the one that the ledger gives from scratch, and
+/// the one that its own facts give.
 ///
 /// # Errors
 /// The first fault.
@@ -219,11 +220,19 @@ pub fn audit_increments(
     for client in clients {
         fresh.set_active(*client, true);
     }
+    let told = Graph::from_facts(&graph.facts());
+    let mut told = told.map_err(|error| Fault::Replay(error.to_string()))?;
     for currency in ledger.currencies() {
         let id = currency.id;
         let kept = (graph.is_active(id), graph.value(id), graph.guaranteed(id));
         let anew = (fresh.is_active(id), fresh.value(id), fresh.guaranteed(id));
         hold!(Replay, kept == anew, "{id}: (active, value, sure) {kept:?}, from scratch {anew:?}");
+        let told = (told.is_active(id), told.value(id), told.guaranteed(id));
+        hold!(
+            Replay,
+            kept == told,
+            "{id}: (active, value, sure) {kept:?}, from its facts {told:?}"
+        );
     }
     Ok(())
 }
@@ -274,12 +283,12 @@ pub fn audit_books(ledger: &Ledger) -> Result<(), Fault> {
         let own = |all: &BTreeMap<CurrencyId, Vec<_>>| all.get(&id).cloned().unwrap_or_default();
         hold!(Books, currency.backing.iter().copied().eq(own(&backing)), "what {id} holds");
         hold!(Books, currency.issued.iter().copied().eq(own(&issued)), "what {id} has issued");
-        match &record.nature {
-            Nature::Base => {
+        match &record.kind {
+            CurrencyKind::Base => {
                 hold!(Books, id == BASE && currency.backing.is_empty(), "{id} is no base");
             }
-            Nature::Pure => {}
-            Nature::Job { loans } => {
+            CurrencyKind::Pure => {}
+            CurrencyKind::Job { loans } => {
                 hold!(Books, !currency.issued.is_empty(), "job {id} funds nobody");
                 let mut whole: BTreeMap<&Resource, u64> = BTreeMap::new();
                 for loan in loans {
@@ -292,7 +301,7 @@ pub fn audit_books(ledger: &Ledger) -> Result<(), Fault> {
                     hold!(Books, kept == Some(amount), "job {id} was lent {amount}, has {kept:?}");
                 }
             }
-            Nature::Client { founder, .. } => {
+            CurrencyKind::Client { founder, .. } => {
                 let mut lends = BTreeSet::new();
                 for (_, ticket) in ledger.issued(id) {
                     let fits = ticket.kind == TicketKind::Transfer
@@ -305,7 +314,7 @@ pub fn audit_books(ledger: &Ledger) -> Result<(), Fault> {
                 clients.push((*founder, id));
             }
         }
-        if matches!(record.nature, Nature::Base | Nature::Pure) {
+        if matches!(record.kind, CurrencyKind::Base | CurrencyKind::Pure) {
             let named = ledger.named(record.owner, &record.name);
             hold!(Books, named == Some(id), "{} names {named:?}, not {id}", record.name);
             hold!(Books, names.insert((record.owner, &record.name)), "two {}", record.name);
@@ -335,7 +344,7 @@ pub fn audit_books(ledger: &Ledger) -> Result<(), Fault> {
         hold!(Books, kept == amount, "{lender} lent {amount} {resource}, counted {kept}");
     }
     for (key, home) in ledger.homes() {
-        let pure = ledger.currency(home.currency).map(|c| c.record.nature == Nature::Pure);
+        let pure = ledger.currency(home.currency).map(|c| c.record.kind == CurrencyKind::Pure);
         hold!(Books, pure == Some(true), "{key} is kept by {}", home.currency);
     }
     audit_trades(ledger)?;

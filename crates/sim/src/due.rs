@@ -27,7 +27,7 @@
 
 use crate::fraction::Fraction;
 use ledger::{
-    BASE, Class, Currency, CurrencyId, Funding, Ledger, Nature, Placements, PolicyKey,
+    BASE, Class, Currency, CurrencyId, CurrencyKind, Funding, Ledger, Placements, PolicyKey,
     ProcessIdentity, Resource, Rights, Subject, Ticket, TicketKind,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -187,8 +187,8 @@ fn rest(ledger: &Ledger, issuer: CurrencyId, home: Option<CurrencyId>, given: &F
 fn families(ledger: &Ledger, party: &Party) -> BTreeSet<CurrencyId> {
     let own = |currency: &&Currency| currency.is_client() && currency.record.owner == party.uid;
     let family = |id: &CurrencyId| {
-        let nature = ledger.currency(*id).map(|currency| &currency.record.nature);
-        matches!(nature, Some(Nature::Job { loans }) if loans.is_empty())
+        let kind = ledger.currency(*id).map(|currency| &currency.record.kind);
+        matches!(kind, Some(CurrencyKind::Job { loans }) if loans.is_empty())
     };
     let held = ledger.currencies().filter(own).flat_map(|currency| ledger.backing(currency.id));
     held.map(|(_, ticket)| ticket.issuer).filter(family).collect()

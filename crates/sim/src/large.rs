@@ -4,8 +4,8 @@
 use crate::auditor::{Fault, audit_books, audit_increments, audit_values};
 use crate::small::new_currency;
 use ledger::{
-    BASE, Change, Class, CurrencyId, HARD_TOTAL, Ledger, Nature, Resource, TRANSFER_AMOUNT, Ticket,
-    TicketId, TicketKind,
+    BASE, Change, Class, CurrencyId, CurrencyKind, HARD_TOTAL, Ledger, Resource, TRANSFER_AMOUNT,
+    Ticket, TicketId, TicketKind,
 };
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -49,7 +49,7 @@ pub fn random_ledger(rng: &mut impl RngCore, currencies: usize, depth: usize) ->
                 hard[issuer] += amount;
             }
             let issuer = CurrencyId(issuer as u64);
-            let ticket = Ticket { issuer, holder: id, resource: Resource::Cpu, kind, amount };
+            let ticket = Ticket { issuer, holder: id, resource: Resource::CPU, kind, amount };
             let after = Some(ticket);
             changes.push(Change::Ticket { id: TicketId(next_ticket), before: None, after });
             next_ticket += 1;
@@ -71,7 +71,7 @@ pub fn check(seed: u64, currencies: usize, depth: usize, rounds: usize) -> Resul
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let mut ledger = random_ledger(&mut rng, currencies, depth);
     audit_books(&ledger)?;
-    let mut graph = Graph::of(&ledger, Resource::Cpu);
+    let mut graph = Graph::of(&ledger, Resource::CPU);
     let mut active: BTreeSet<CurrencyId> = ledger.clients().map(|(_, id)| id).collect();
     for client in &active {
         graph.set_active(*client, true);
@@ -125,7 +125,7 @@ fn rearrangements(
         if rng.next_u32().is_multiple_of(20) {
             let before = ledger.currency(*lender).expect("a client").record.clone();
             let mut after = before.clone();
-            if let Nature::Client { class, .. } = &mut after.nature {
+            if let CurrencyKind::Client { class, .. } = &mut after.kind {
                 *class = if class.is_host() { Class::Guest } else { Class::Host };
             }
             let (before, after) = (Some(Box::new(before)), Some(Box::new(after)));
@@ -134,13 +134,13 @@ fn rearrangements(
         if !rng.next_u32().is_multiple_of(8) {
             continue;
         }
-        changes.push(match ledger.transfer_of(*lender, &Resource::Cpu) {
+        changes.push(match ledger.transfer_of(*lender, &Resource::CPU) {
             Some((id, lent)) => Change::Ticket { id, before: Some(lent.clone()), after: None },
             None => {
                 next_ticket += 1;
                 let holder = list[rng.next_u32() as usize % list.len()];
                 let (kind, amount) = (TicketKind::Transfer, TRANSFER_AMOUNT);
-                let (issuer, resource) = (*lender, Resource::Cpu);
+                let (issuer, resource) = (*lender, Resource::CPU);
                 let after = Some(Ticket { issuer, holder, resource, kind, amount });
                 Change::Ticket { id: TicketId(next_ticket), before: None, after }
             }

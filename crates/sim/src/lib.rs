@@ -19,6 +19,7 @@ pub mod large;
 pub mod machine;
 mod market;
 pub mod model;
+pub mod orders;
 pub mod small;
 pub mod trading;
 pub mod world;

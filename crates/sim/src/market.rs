@@ -16,7 +16,7 @@ fn goods() -> Vec<Good> {
     let good = |resource, kind| Good { resource, kind };
     let kinds = [TicketKind::Soft, TicketKind::Hard];
     let both = |resource: Resource| kinds.map(|kind| good(resource.clone(), kind));
-    [both(Resource::Cpu), both(Resource::Memory)].concat()
+    [both(Resource::CPU), both(Resource::MEMORY)].concat()
 }
 
 /// Some good and amount that a currency could give, more often than not.

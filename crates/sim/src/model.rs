@@ -120,7 +120,7 @@ impl Model {
                 Name::SoftTix(_) => false,
             })
             .collect();
-        let is_memory = *resource == Resource::Memory && ledger.memory_kib() > 0;
+        let is_memory = resource.is_amount() && ledger.memory_kib() > 0;
         let amount = is_memory.then(|| ledger.memory_kib());
         let traded = KINDS.map(|kind| {
             let good = Good { resource: resource.clone(), kind };

@@ -7,8 +7,8 @@
 use crate::auditor::{Fault, Sure, audit_against, audit_increments};
 use crate::model::Model;
 use ledger::{
-    BASE, Change, Class, CurrencyId, CurrencyRecord, Exchange, ExchangeId, Good, HARD_TOTAL,
-    Ledger, Leg, Mode, Nature, ProcessIdentity, Resource, TRANSFER_AMOUNT, Ticket, TicketId,
+    BASE, Change, Class, CurrencyId, CurrencyKind, CurrencyRecord, Exchange, ExchangeId, Good,
+    HARD_TOTAL, Ledger, Leg, Mode, ProcessIdentity, Resource, TRANSFER_AMOUNT, Ticket, TicketId,
     TicketKind,
 };
 use std::collections::BTreeSet;
@@ -116,7 +116,7 @@ pub(crate) fn new_currency(number: usize, pure: usize) -> Change {
         mode: Mode::PRIVATE,
         grants: Vec::new(),
         limits: Default::default(),
-        nature: if client { Nature::client(process) } else { Nature::Pure },
+        kind: if client { CurrencyKind::client(process) } else { CurrencyKind::Pure },
     };
     let id = CurrencyId(number as u64);
     Change::Currency { id, before: None, after: Some(Box::new(record)) }
@@ -170,7 +170,7 @@ impl Search {
             self.tickets.extend(choice.iter().map(|(kind, amount)| Ticket {
                 issuer: CurrencyId(issuer as u64),
                 holder: CurrencyId(holder as u64),
-                resource: Resource::Cpu,
+                resource: Resource::CPU,
                 kind: *kind,
                 amount: *amount,
             }));
@@ -218,7 +218,7 @@ impl Search {
         let ids = 1..=(self.set.pure + self.set.clients) as u64;
         for giver in ids.clone().map(CurrencyId) {
             for kind in [Soft, Hard] {
-                let good = Good { resource: Resource::Cpu, kind };
+                let good = Good { resource: Resource::CPU, kind };
                 let spare = self.bare.spare(giver, &good);
                 let amounts = BTreeSet::from([1, spare]);
                 for amount in amounts.into_iter().filter(|amount| *amount > 0 && spare > 0) {
@@ -246,9 +246,9 @@ impl Search {
     fn check_activities(&mut self) -> Result<(), Fault> {
         let ledger = &self.bare;
         debug_assert!(ledger.backing(BASE).next().is_none());
-        let model = Model::of(ledger, &Resource::Cpu).ok_or(Fault::Cycle(Resource::Cpu))?;
+        let model = Model::of(ledger, &Resource::CPU).ok_or(Fault::Cycle(Resource::CPU))?;
         let sure = Sure::of(&model);
-        let mut graph = Graph::of(ledger, Resource::Cpu);
+        let mut graph = Graph::of(ledger, Resource::CPU);
         let client = |bit: usize| CurrencyId((self.set.pure + 1 + bit) as u64);
         self.count.graphs += 1;
         // In Gray's order one client at a time comes or goes.
@@ -286,7 +286,7 @@ fn arrangements(set: &Set, bare: &Ledger) -> Vec<Vec<Change>> {
                 after: Some(Ticket {
                     issuer: id(client),
                     holder: id(holder(client)),
-                    resource: Resource::Cpu,
+                    resource: Resource::CPU,
                     kind: TicketKind::Transfer,
                     amount: TRANSFER_AMOUNT,
                 }),
@@ -300,7 +300,7 @@ fn arrangements(set: &Set, bare: &Ledger) -> Vec<Vec<Change>> {
             let classes = classes.map(|client| {
                 let before = bare.currency(id(client)).expect("a client").record.clone();
                 let mut after = before.clone();
-                if let Nature::Client { class, .. } = &mut after.nature {
+                if let CurrencyKind::Client { class, .. } = &mut after.kind {
                     *class = Class::Guest;
                 }
                 let (before, after) = (Some(Box::new(before)), Some(Box::new(after)));

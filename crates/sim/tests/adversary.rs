@@ -3,6 +3,8 @@
 
 use allot_sim::adversary::{Audit, Tally, moves, play, shrink, trace_of};
 use allot_sim::due::{Party, dues, loss};
+use allot_sim::orders;
+use ledger::operation::{CreateCurrency, Fork, Fund, Grant, Nice};
 use ledger::{
     Authority, BASE, Caller, Change, Funding, Intent, Ledger, Mode, Resource, Rights, Subject,
     Ticket, TicketId, TicketKind, decide,
@@ -20,7 +22,7 @@ fn many(seeds: std::ops::Range<u64>, audit: Audit) -> Tally {
 
 #[test]
 fn no_user_lowers_what_another_is_due() {
-    let tally = many(0..4_000, Audit::AtEnd);
+    let tally = many(0..6_000, Audit::AtEnd);
     // The test has teeth only if things happen.
     assert!(tally.promises > 100_000, "{tally:?}");
     for (kind, (applied, refused)) in &tally.operations {
@@ -46,21 +48,18 @@ fn an_issue_that_the_broker_should_refuse_is_a_loss_to_others() {
         ledger.apply(authorised)
     };
     let mode: Mode = Mode::PRIVATE;
-    let create = |name: &str, owner| Intent::CreateCurrency {
-        name: name.to_owned(),
-        owner,
-        group: owner,
-        mode,
+    let create = |name: &str, owner| {
+        Intent::from(CreateCurrency { name: name.to_owned(), owner, group: owner, mode })
     };
-    let soft = |amount| Funding { resource: Resource::Cpu, kind: TicketKind::Soft, amount };
+    let soft = |amount| Funding { resource: Resource::CPU, kind: TicketKind::Soft, amount };
     let made = |changes: Vec<Change>| match &changes[..] {
         [Change::Currency { id, .. }] => *id,
         other => panic!("{other:?}"),
     };
     let attacker = made(by(1, create("attacker", 1)));
     let victim = made(by(2, create("victim", 2)));
-    by(0, Intent::Fund { holder: attacker, issuer: BASE, funding: soft(100) });
-    by(0, Intent::Fund { holder: victim, issuer: BASE, funding: soft(100) });
+    by(0, Intent::from(Fund { holder: attacker, issuer: BASE, funding: soft(100) }));
+    by(0, Intent::from(Fund { holder: victim, issuer: BASE, funding: soft(100) }));
     let party = Party { uid: 1, groups: [1].into(), processes: [].into(), paths: vec![] };
     let before = dues(&ledger, &party);
     assert_eq!(before.len(), 1, "half of the machine is due to the victim: {before:?}");
@@ -76,7 +75,8 @@ fn an_issue_that_the_broker_should_refuse_is_a_loss_to_others() {
     assert_eq!(loss(&before, &dues(&ledger, &party)), None);
     // And where uid 1 may issue, nothing was due against it.
     let caller = Caller { uid: 0, gid: 0, groups: vec![], process: None };
-    let grant = Intent::Grant { currency: BASE, subject: Subject::Uid(1), rights: Rights::ISSUE };
+    let grant =
+        Intent::from(Grant { currency: BASE, subject: Subject::Uid(1), rights: Rights::ISSUE });
     let authorised = decide(&ledger, Authority::Caller(caller), grant).expect("allowed");
     ledger.apply(authorised);
     assert!(dues(&ledger, &party).is_empty());
@@ -89,9 +89,9 @@ fn shrinking_leaves_what_is_needed() {
     let niced_fork = |seed: u64, moves: &[allot_sim::world::Move]| {
         let trace = trace_of(seed, moves);
         let niced = trace.acts().iter().any(|act| {
-            let Intent::Fork { parent, .. } = &act.intent else { return false };
+            let Some(Fork { parent, .. }) = Fork::of(&act.intent) else { return false };
             trace.acts().iter().any(|other| {
-                matches!(&other.intent, Intent::Nice { client, .. } if client.member == (*parent).into())
+                Nice::of(&other.intent).is_some_and(|it| it.client.member == (*parent).into())
             })
         });
         niced.then(|| Box::new(trace))
@@ -101,4 +101,21 @@ fn shrinking_leaves_what_is_needed() {
         .expect("some sequence nices and forks");
     let found = shrink(seed, moves(seed, 60), &niced_fork);
     assert!((2..=4).contains(&found.acts.len()), "{found}");
+}
+
+/// Whether the kernel's event or the request comes first changes no outcome, and nobody escapes.
+#[test]
+fn the_order_of_events_and_requests_does_not_matter() {
+    let mut pairs = 0;
+    for seed in 0..3_000 {
+        pairs += orders::play(seed).unwrap_or_else(|mattered| panic!("{mattered}"));
+    }
+    assert!(pairs > 30_000, "{pairs} pairs of an event and a request");
+}
+
+/// The test above notices when requests do not wait for what has happened before them.
+#[test]
+fn without_catching_up_the_order_matters() {
+    let mattered = (0..100).filter(|seed| orders::play_without_catching_up(*seed).is_err()).count();
+    assert!(mattered > 50, "{mattered} of 100 sequences");
 }

@@ -10,6 +10,7 @@ use allot_sim::machine::{
     Costs, Discipline, DiskSettings, Machine, MemorySettings, Service, Settings, TicketsCount,
 };
 use common::{SECOND_NS, client, cpu, currency, four_readers, hard, soft};
+use ledger::operation::{self, Fund};
 use ledger::{BASE, CurrencyId, Intent, Resource};
 use policy::PolicyName;
 use proptest::prelude::*;
@@ -183,7 +184,7 @@ fn a_hundred_thousand_clients() {
     let mut machine = Machine::new(Settings { cpus: 4, memory, ..Settings::default() });
     let users: Vec<CurrencyId> = (0..100)
         .map(|user| {
-            let tickets = [cpu(1000), soft(disk(), 1000), soft(Resource::Memory, 1000)];
+            let tickets = [cpu(1000), soft(disk(), 1000), soft(Resource::MEMORY, 1000)];
             currency(&mut machine, &format!("user{user}"), &tickets)
         })
         .collect();
@@ -191,7 +192,7 @@ fn a_hundred_thousand_clients() {
     let mut clients = Vec::new();
     for number in 0..CLIENTS {
         let user = users[(number % 100) as usize];
-        let tickets = [cpu(1000), soft(disk(), 1000), soft(Resource::Memory, 1000)];
+        let tickets = [cpu(1000), soft(disk(), 1000), soft(Resource::MEMORY, 1000)];
         let id = client(&mut machine, user, &tickets);
         clients.push(id);
         match number % 10 {
@@ -281,7 +282,7 @@ proptest! {
             let mut tickets = vec![cpu(1000), soft(disk(), 1000), soft(link(), 1000)];
             // Nine clients' hard tickets are at most a thousand.
             if *amount > 20 {
-                tickets.push(hard(Resource::Memory, (*amount).min(111)));
+                tickets.push(hard(Resource::MEMORY, (*amount).min(111)));
             }
             let id = client(&mut machine, BASE, &tickets);
             start(&mut machine, id, *kind, *at_ns);
@@ -344,7 +345,7 @@ fn tickets_that_change_count_from_then_on() {
         "{of_cpu} {of_disk}"
     );
     for tickets in [cpu(3000), soft(disk(), 3000)] {
-        let fund = Intent::Fund { holder: clients[0], issuer: BASE, funding: tickets };
+        let fund = Intent::from(Fund { holder: clients[0], issuer: BASE, funding: tickets });
         machine.ask(root(), fund).expect("root may");
     }
     let before = used(&machine, &clients);
@@ -357,7 +358,11 @@ fn tickets_that_change_count_from_then_on() {
 fn who_has_lent_its_tickets_is_skipped() {
     let mut machine = Machine::new(Settings::default());
     let clients = readers_and_burners(&mut machine, &[1000, 1000, 1000]);
-    let lend = Intent::Transfer { lender: clients[2], holder: clients[0], resource: disk() };
+    let lend = Intent::from(operation::Transfer {
+        lender: clients[2],
+        holder: clients[0],
+        resource: disk(),
+    });
     machine.ask(root(), lend).expect("root may");
     machine.run_until(30 * SECOND_NS);
     let (of_cpu, of_disk) = ratios(&machine, &clients, &[(0., 0.); 3]);

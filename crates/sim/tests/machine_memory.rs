@@ -86,7 +86,7 @@ proptest! {
         let ledger = random_ledger(&mut Pcg64Mcg::seed_from_u64(seed), 40, 6);
         let clients: Vec<CurrencyId> = ledger.clients().map(|(_, id)| id).collect();
         let mut clocks = TicketClocks::of(&ledger);
-        let mut graph = Graph::of(&ledger, Resource::Cpu);
+        let mut graph = Graph::of(&ledger, Resource::CPU);
         let mut due: BTreeMap<CurrencyId, f64> = BTreeMap::new();
         let mut told: BTreeMap<CurrencyId, u64> = BTreeMap::new();
         let mut active: Vec<CurrencyId> = Vec::new();

@@ -87,7 +87,7 @@ fn working_sets(name: ReclaimName, tickets: &[u64]) -> (Machine, Vec<CurrencyId>
     let mut machine = Machine::new(Settings { memory, ..Settings::default() });
     machine.reclaim_by(policy::reclaim::build(name, 1), 8);
     let start = |amount: &u64| {
-        let tickets = [cpu(1000), soft(disk(), 1000), soft(Resource::Memory, *amount)];
+        let tickets = [cpu(1000), soft(disk(), 1000), soft(Resource::MEMORY, *amount)];
         let id = client(&mut machine, BASE, &tickets);
         let file = (machine.add_file(900), 900);
         machine.start(id, 0, WorkingSet::new(file, false, 20_000));
@@ -135,7 +135,7 @@ fn tickets_of_who_is_idle_for_long_do_not_count() {
         ..DiskSettings::default()
     };
     let mut machine = Machine::new(Settings { memory, disk: disk_settings, ..Settings::default() });
-    let tickets = [cpu(1000), soft(disk(), 1000), hard(Resource::Memory, 600)];
+    let tickets = [cpu(1000), soft(disk(), 1000), hard(Resource::MEMORY, 600)];
     let sleeper = client(&mut machine, BASE, &tickets);
     let file = (machine.add_file(700), 700);
     let (from_ns, to_ns) = (30 * SECOND_NS, 200 * SECOND_NS);

@@ -8,8 +8,8 @@
 use allot_valuation::Graph;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use ledger::{
-    BASE, Change, CurrencyId, CurrencyRecord, Ledger, Mode, Nature, ProcessIdentity, Resource,
-    Ticket, TicketId, TicketKind,
+    BASE, Change, CurrencyId, CurrencyKind, CurrencyRecord, Ledger, Mode, ProcessIdentity,
+    Resource, Ticket, TicketId, TicketKind,
 };
 use std::hint::black_box;
 use std::time::Duration;
@@ -45,13 +45,13 @@ fn graph(currencies: usize) -> (Graph, Vec<CurrencyId>) {
                     mode: Mode::PRIVATE,
                     grants: Vec::new(),
                     limits: Default::default(),
-                    nature: if last { Nature::client(process) } else { Nature::Pure },
+                    kind: if last { CurrencyKind::client(process) } else { CurrencyKind::Pure },
                 })),
             });
             let ticket = Ticket {
                 issuer: above[index % above.len()],
                 holder: id,
-                resource: Resource::Cpu,
+                resource: Resource::CPU,
                 kind: TicketKind::Soft,
                 amount: 100 + (number % 7) as u64,
             };
@@ -61,7 +61,7 @@ fn graph(currencies: usize) -> (Graph, Vec<CurrencyId>) {
         above = here;
     }
     ledger.replay(changes).expect("it was made to fit");
-    let mut graph = Graph::of(&ledger, Resource::Cpu);
+    let mut graph = Graph::of(&ledger, Resource::CPU);
     for client in &above {
         graph.set_active(*client, true);
     }

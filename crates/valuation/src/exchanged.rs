@@ -36,12 +36,13 @@ use ledger::{
     Class, CurrencyId, Exchange, Issued, TicketKind, cover_by_base, cover_of, cover_through,
 };
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 /// The kinds of tickets that are exchanged.
 const KINDS: [TicketKind; 2] = [TicketKind::Soft, TicketKind::Hard];
 
 /// Base tickets, by kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Goods {
     /// Soft ones.
     pub soft: u64,
@@ -214,6 +215,36 @@ impl Graph {
             all.stale = true;
             self.forget();
         }
+    }
+
+    /// Sets what a currency, not active yet, gives and receives. Totals must have been checked.
+    pub(crate) fn restore_exchanged(&mut self, id: CurrencyId, given: Goods, received: Goods) {
+        if given.is_none() && received.is_none() {
+            return;
+        }
+        let place = self.place_of(id).expect("the currency was added");
+        let part = self.exchanges.parts.entry(place).or_default();
+        (part.given, part.received) = (given, received);
+        self.exchanges.given.change_all(given, true);
+    }
+
+    /// Marks charges as not computed.
+    pub(crate) fn spoil_exchanged(&mut self) {
+        self.exchanges.spoil();
+        self.forget();
+    }
+
+    /// The first currency that gives more than it covers.
+    pub(crate) fn first_uncovered(&self) -> Option<CurrencyId> {
+        let mut covers = Covers::default();
+        let mut covered = |place: u32, kind, given| {
+            given == 0 || self.cover(place, kind, &mut covers).0 >= cover_of(given)
+        };
+        let mut parts = self.exchanges.parts.iter();
+        let uncovered = parts.find(|(place, part)| {
+            !KINDS.into_iter().all(|kind| covered(**place, kind, part.given.of(kind)))
+        });
+        uncovered.map(|(place, _)| self.node_id(*place))
     }
 
     /// A currency has become active or idle, and is marked so.

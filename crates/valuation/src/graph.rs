@@ -32,15 +32,17 @@
 
 use crate::exchanged::Exchanges;
 use ledger::{
-    BASE, Change, Class, CurrencyId, CurrencyRecord, HARD_TOTAL, Ledger, Nature, Resource, Ticket,
-    TicketKind,
+    BASE, Change, Class, CurrencyId, CurrencyKind, CurrencyRecord, HARD_TOTAL, Ledger, Resource,
+    Ticket, TicketKind,
 };
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 /// Base's own value. 2⁴⁸ parts leave a millionth client 28 bits of precision.
 pub const WHOLE: u64 = 1 << 48;
 
-/// One resource's funding graph with who is active in it.
+/// One resource's funding graph with who is active in it. It is written and read as
+/// [facts](crate::GraphFacts), which are checked.
 #[derive(Clone, Debug)]
 pub struct Graph {
     resource: Resource,
@@ -82,7 +84,7 @@ pub(crate) struct Edge {
 }
 
 /// What a currency has issued, or what of that is active.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pools {
     /// Sum of the soft tickets.
     pub soft: u64,
@@ -135,7 +137,7 @@ impl<'a> NodeView<'a> {
 }
 
 /// A ticket, from its holder's side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backing {
     /// Who issued it.
     pub issuer: CurrencyId,
@@ -178,21 +180,12 @@ fn share(value: u64, part: u64, whole: u64) -> u64 {
 impl Graph {
     /// The graph of one resource of a ledger, nobody active.
     pub fn of(ledger: &Ledger, resource: Resource) -> Graph {
-        let mut graph = Graph {
-            resource,
-            nodes: Vec::with_capacity(ledger.currency_count()),
-            places: FxHashMap::default(),
-            free: Vec::new(),
-            base: 0,
-            memory_kib: ledger.memory_kib(),
-            stamp_now: 1,
-            stamp_funding: 1,
-            exchanges: Exchanges::default(),
-        };
+        let mut graph = Graph::empty(resource, ledger.memory_kib());
+        graph.nodes.reserve(ledger.currency_count());
         for currency in ledger.currencies() {
             graph.add(currency.id, &currency.record);
         }
-        graph.base = graph.places[&BASE];
+        graph.find_base();
         for (_, ticket) in ledger.tickets() {
             graph.attach(ticket);
         }
@@ -200,6 +193,26 @@ impl Graph {
             graph.exchange(exchange, true);
         }
         graph
+    }
+
+    /// A graph without currencies.
+    pub(crate) fn empty(resource: Resource, memory_kib: u64) -> Graph {
+        Graph {
+            resource,
+            nodes: Vec::new(),
+            places: FxHashMap::default(),
+            free: Vec::new(),
+            base: 0,
+            memory_kib,
+            stamp_now: 1,
+            stamp_funding: 1,
+            exchanges: Exchanges::default(),
+        }
+    }
+
+    /// Notes where base is, once all currencies were added.
+    pub(crate) fn find_base(&mut self) {
+        self.base = self.places[&BASE];
     }
 
     /// Which resource's.
@@ -352,14 +365,19 @@ impl Graph {
         })
     }
 
+    /// The places of all currencies.
+    pub(crate) fn places(&self) -> impl Iterator<Item = u32> {
+        let is_taken =
+            |place: &u32| self.places.get(&self.nodes[*place as usize].id) == Some(place);
+        (0..self.nodes.len() as u32).filter(is_taken)
+    }
+
     fn issuers_first(&self) -> Vec<u32> {
         let mut order = Vec::with_capacity(self.places.len());
         let mut entered = vec![false; self.nodes.len()];
-        let free = |place: u32| self.places.get(&self.nodes[place as usize].id) != Some(&place);
         // Depth first: a place is left when all its issuers are.
         let mut open: Vec<(u32, usize)> = Vec::new();
-        let all = (0..self.nodes.len() as u32).filter(|place| !free(*place));
-        for start in std::iter::once(self.base).chain(all) {
+        for start in std::iter::once(self.base).chain(self.places()) {
             if !std::mem::replace(&mut entered[start as usize], true) {
                 open.push((start, 0));
             }
@@ -389,7 +407,7 @@ impl Graph {
 
     /// Whether a currency's hard tickets are amounts (rule 3).
     fn is_amount(&self, issuer: u32) -> bool {
-        issuer == self.base && self.resource == Resource::Memory && self.memory_kib > 0
+        issuer == self.base && self.memory_kib > 0 && self.resource.is_amount()
     }
 
     /// What a currency's hard tickets total.
@@ -443,6 +461,16 @@ impl Graph {
 
     pub(crate) fn node_class(&self, place: u32) -> Class {
         self.nodes[place as usize].class
+    }
+
+    /// Whether a currency is a client, and was said to compete.
+    pub(crate) fn node_competes(&self, place: u32) -> (bool, bool) {
+        let Node { client, competes, .. } = self.nodes[place as usize];
+        (client, competes)
+    }
+
+    pub(crate) fn memory_kib(&self) -> u64 {
+        self.memory_kib
     }
 
     pub(crate) fn node_issued(&self, place: u32) -> Pools {
@@ -529,10 +557,14 @@ impl Graph {
     }
 
     fn add(&mut self, id: CurrencyId, record: &CurrencyRecord) {
+        self.add_node(id, matches!(record.kind, CurrencyKind::Client { .. }), record.class());
+    }
+
+    pub(crate) fn add_node(&mut self, id: CurrencyId, client: bool, class: Class) {
         let node = Node {
             id,
-            client: matches!(record.nature, Nature::Client { .. }),
-            class: record.class(),
+            client,
+            class,
             competes: false,
             active: false,
             backing: Vec::new(),
@@ -572,7 +604,12 @@ impl Graph {
         if ticket.resource != self.resource {
             return;
         }
-        let (issuer, holder) = (self.places[&ticket.issuer], self.places[&ticket.holder]);
+        let Ticket { issuer, kind, amount, .. } = *ticket;
+        self.attach_edge(ticket.holder, Backing { issuer, kind, amount });
+    }
+
+    pub(crate) fn attach_edge(&mut self, holder: CurrencyId, ticket: Backing) {
+        let (issuer, holder) = (self.places[&ticket.issuer], self.places[&holder]);
         let edge = Edge { issuer, kind: ticket.kind, amount: ticket.amount };
         self.exchanges.spoil();
         self.nodes[holder as usize].backing.push(edge);

@@ -5,8 +5,10 @@
 //! ([`Graph::value`]) and what it is sure of when all compete ([`Graph::guaranteed`]).
 
 mod exchanged;
+mod facts;
 mod graph;
 
 pub use exchanged::{Charges, Goods};
+pub use facts::{CurrencyFacts, GraphError, GraphFacts, PATH_MAX};
 use graph::Sum;
 pub use graph::{Backing, Graph, NodeView, Pools, WHOLE};

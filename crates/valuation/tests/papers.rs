@@ -1,6 +1,10 @@
 //! The papers' own figures as examples of valuation.
 
 use allot_valuation::{Backing, Graph, Pools, WHOLE};
+use ledger::operation::{
+    Adopt, CreateCurrency, DestroyCurrency, Exit, Fork, Fund, MakeExchange, Nice, Place, SetClass,
+    SetMemory, TakeBack, Transfer,
+};
 use ledger::{
     Authority, BASE, Caller, Class, CurrencyId, Funding, Good, Intent, Ledger, Leg, NewClient,
     Placement, Placements, PolicyKey, ProcessIdentity, Resource, TicketKind, decide,
@@ -15,7 +19,7 @@ struct Machine {
 
 impl Machine {
     fn new() -> Machine {
-        Machine::of(Resource::Cpu)
+        Machine::of(Resource::CPU)
     }
 
     fn of(resource: Resource) -> Machine {
@@ -38,7 +42,8 @@ impl Machine {
 
     fn currency(&mut self, name: &str, backing: &[(CurrencyId, Funding)]) -> CurrencyId {
         let mode = "fci------".parse().expect("a mode");
-        let intent = Intent::CreateCurrency { name: name.to_owned(), owner: 0, group: 0, mode };
+        let intent =
+            Intent::from(CreateCurrency { name: name.to_owned(), owner: 0, group: 0, mode });
         self.perform(root(), intent);
         let id = self.ledger.named(0, name).expect("it was made");
         for (issuer, funding) in backing {
@@ -52,7 +57,7 @@ impl Machine {
         let process = ProcessIdentity { pid: self.next, start_time_ticks: 1 };
         self.next += 1;
         let client = NewClient::process(process, 0, 0);
-        self.perform(root(), Intent::Adopt { client, issuer: BASE, funding: vec![] });
+        self.perform(root(), Intent::from(Adopt { client, issuer: BASE, funding: vec![] }));
         let id = self.ledger.client_of(process).expect("it was adopted");
         for (issuer, funding) in backing {
             self.fund(id, *issuer, funding.clone());
@@ -62,7 +67,7 @@ impl Machine {
     }
 
     fn fund(&mut self, holder: CurrencyId, issuer: CurrencyId, funding: Funding) {
-        self.perform(root(), Intent::Fund { holder, issuer, funding });
+        self.perform(root(), Intent::from(Fund { holder, issuer, funding }));
     }
 
     /// Values as parts of `whole`, to the nearest; they are below the exact ones by a few of
@@ -80,11 +85,11 @@ fn root() -> Authority {
 }
 
 fn soft(amount: u64) -> Funding {
-    Funding { resource: Resource::Cpu, kind: TicketKind::Soft, amount }
+    Funding { resource: Resource::CPU, kind: TicketKind::Soft, amount }
 }
 
 fn hard(amount: u64) -> Funding {
-    Funding { resource: Resource::Cpu, kind: TicketKind::Hard, amount }
+    Funding { resource: Resource::CPU, kind: TicketKind::Hard, amount }
 }
 
 /// Paper 1, figure 1 and 2.1: bob has 100 of 400 base tickets; task2 and task3 hold 100 and 200
@@ -215,7 +220,7 @@ fn nodes_come_issuers_first() {
     machine.fund(task, below, soft(3));
     machine.fund(task, above, soft(0));
     let gone = machine.currency("gone", &[]);
-    machine.perform(root(), Intent::DestroyCurrency { currency: gone });
+    machine.perform(root(), Intent::from(DestroyCurrency { currency: gone }));
     let nodes: Vec<_> = machine.graph.nodes().collect();
     let ids: Vec<_> = nodes.iter().map(|node| node.id).collect();
     assert_eq!(ids, [BASE, above, below, task]);
@@ -290,7 +295,7 @@ fn nice_changes_nobody_elses_value() {
     let client = |pid, uid| NewClient::process(process(pid), uid, uid);
     for (pid, uid) in [(1, 1), (2, 1), (3, 2), (4, 3), (5, 3)] {
         let (client, placements) = (client(pid, uid), placements(uid));
-        machine.perform(Authority::System, Intent::Place { client, placements });
+        machine.perform(Authority::System, Intent::from(Place { client, placements }));
         let id = machine.ledger.client_of(process(pid)).expect("placed");
         machine.graph.set_active(id, true);
     }
@@ -302,7 +307,7 @@ fn nice_changes_nobody_elses_value() {
     let before = [1, 2, 3, 4, 5].map(|pid| of(&mut machine, pid));
     let whole = machine.graph.value(home);
     let caller = Caller { uid: 1, gid: 1, groups: vec![], process: None };
-    let nice = Intent::Nice { client: client(2, 1), resource: Resource::Cpu, amount: 7 };
+    let nice = Intent::from(Nice { client: client(2, 1), resource: Resource::CPU, amount: 7 });
     machine.perform(Authority::Caller(caller), nice);
     let (rest, job) = (machine.graph.value(home), of(&mut machine, 2));
     assert!(whole - (rest + job) <= 1, "{rest} + {job} is what {whole} was, but for rounding");
@@ -310,7 +315,7 @@ fn nice_changes_nobody_elses_value() {
     assert_eq!((part(rest), part(job)), (94, 7));
     assert_eq!([3, 4, 5].map(|pid| of(&mut machine, pid)), [before[2], before[3], before[4]]);
     // It forks: the two share the seven.
-    let fork = Intent::Fork { parent: process(2), child: client(6, 1) };
+    let fork = Intent::from(Fork { parent: process(2), child: client(6, 1) });
     machine.perform(Authority::System, fork);
     let child = machine.ledger.client_of(process(6)).expect("a client");
     machine.graph.set_active(child, true);
@@ -318,18 +323,18 @@ fn nice_changes_nobody_elses_value() {
     assert!(job - 2 * of(&mut machine, 2) <= 1);
     assert_eq!([3, 4, 5].map(|pid| of(&mut machine, pid)), [before[2], before[3], before[4]]);
     // What was lent is back when the last of the job has ended.
-    machine.perform(Authority::System, Intent::Exit { member: process(2).into() });
-    machine.perform(Authority::System, Intent::Exit { member: process(6).into() });
+    machine.perform(Authority::System, Intent::from(Exit { member: process(2).into() }));
+    machine.perform(Authority::System, Intent::from(Exit { member: process(6).into() }));
     assert_eq!(machine.graph.value(home), whole);
     assert_eq!([3, 4, 5].map(|pid| of(&mut machine, pid)), [before[2], before[3], before[4]]);
 }
 
 fn lend(machine: &mut Machine, lender: CurrencyId, holder: CurrencyId) {
-    machine.perform(root(), Intent::Transfer { lender, holder, resource: Resource::Cpu });
+    machine.perform(root(), Intent::from(Transfer { lender, holder, resource: Resource::CPU }));
 }
 
 fn take_back(machine: &mut Machine, lender: CurrencyId) {
-    machine.perform(root(), Intent::TakeBack { lender, resource: Resource::Cpu });
+    machine.perform(root(), Intent::from(TakeBack { lender, resource: Resource::CPU }));
 }
 
 /// Paper 1, 5.3: a client that waits for a server lends it its tickets; they go on to whom the
@@ -393,7 +398,7 @@ fn a_guest_competes_with_no_host() {
     let guest = machine.task(&[(user, soft(100))]);
     let sibling = machine.task(&[(user, soft(1))]);
     let other = machine.task(&[(BASE, soft(1))]);
-    let set = |class| Intent::SetClass { client: guest, class };
+    let set = |class| Intent::from(SetClass { client: guest, class });
     machine.perform(root(), set(Class::Guest));
     assert_eq!(machine.values(2, [guest, sibling, other]), [0, 1, 1]);
     assert!(!machine.graph.is_active(guest) && machine.graph.is_funded(guest));
@@ -413,9 +418,9 @@ fn a_guest_competes_with_no_host() {
 #[test]
 fn figure_9_hard_tickets_of_memory_are_amounts() {
     const KIB: u64 = 1024;
-    let mut machine = Machine::of(Resource::Memory);
-    machine.perform(root(), Intent::SetMemory { kib: 4200 });
-    let of = |kind, amount| Funding { resource: Resource::Memory, kind, amount };
+    let mut machine = Machine::of(Resource::MEMORY);
+    machine.perform(root(), Intent::from(SetMemory { kib: 4200 }));
+    let of = |kind, amount| Funding { resource: Resource::MEMORY, kind, amount };
     let (soft, hard) =
         (|amount| of(TicketKind::Soft, amount), |amount| of(TicketKind::Hard, amount));
     let user = machine.currency("user", &[(BASE, hard(2000))]);
@@ -443,7 +448,7 @@ fn figure_9_hard_tickets_of_memory_are_amounts() {
     assert_eq!(machine.bytes(left), 800 * KIB);
     // More memory: amounts stay, what is left over grows.
     machine.graph.set_active(other, true);
-    machine.perform(root(), Intent::SetMemory { kib: 8400 });
+    machine.perform(root(), Intent::from(SetMemory { kib: 8400 }));
     assert_eq!((machine.bytes(other), machine.bytes(left)), (1400 * KIB, 5000 * KIB));
 }
 
@@ -451,7 +456,7 @@ impl Machine {
     fn lend(&mut self, giver: CurrencyId, receiver: CurrencyId, kind: TicketKind, amount: u64) {
         let good = Good { resource: self.graph.resource().clone(), kind };
         let legs = vec![Leg { giver, receiver, good, amount }];
-        self.perform(root(), Intent::Exchange { legs, until_s: None });
+        self.perform(root(), Intent::from(MakeExchange { legs, until_s: None }));
     }
 }
 
@@ -518,10 +523,10 @@ fn a_charge_sinks_to_the_soft_tickets_alone() {
 #[test]
 fn amounts_of_memory_are_exchanged() {
     const KIB: u64 = 1 << 20;
-    let mut machine = Machine::of(Resource::Memory);
-    machine.perform(root(), Intent::SetMemory { kib: KIB });
+    let mut machine = Machine::of(Resource::MEMORY);
+    machine.perform(root(), Intent::from(SetMemory { kib: KIB }));
     let kind = TicketKind::Hard;
-    let amount = |kib| Funding { resource: Resource::Memory, kind, amount: kib };
+    let amount = |kib| Funding { resource: Resource::MEMORY, kind, amount: kib };
     let [a, b] = [(); 2].map(|()| machine.task(&[(BASE, amount(KIB / 4))]));
     machine.lend(a, b, kind, 1000);
     assert_eq!(

@@ -1,15 +1,25 @@
 //! A client of allotd, for programs that wait for the answer.
 
+use crate::unix_transport::{NoResolver, UnixConnector};
 use crate::{
-    Doctor, ErrorBody, Event, LedgerView, MarketView, Operation, Operations, OperationsDone,
-    PolicyView, Sample, SetPolicy, Status, TraceLine, TradersView, Trouble,
+    ApiError, Doctor, ErrorBody, Event, LedgerView, MarketView, Operation, Operations,
+    OperationsDone, PolicyView, Sample, SetPolicy, Status, TraceLine, TradersView,
 };
-use reqwest::blocking::{Client as Http, RequestBuilder, Response};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::io::{BufRead, BufReader, Lines as IoLines};
+use std::io::{self, BufRead, BufReader, Lines as IoLines, Read};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use ureq::http::Response;
+use ureq::typestate::WithBody;
+use ureq::{Agent, Body, BodyReader, RequestBuilder};
+
+/// The longest that connecting may take: allotd answers one caller after the other.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+
+/// The size of a buffer for what is sent, and of one for what is received.
+const BUFFER_BYTES: usize = 16 << 10;
 
 /// Why an answer did not come, or what allotd refused.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +37,7 @@ pub enum ClientError {
     },
     /// It said no.
     #[error("{}", .0.message)]
-    Refused(Trouble),
+    Refused(ApiError),
     /// Not what allotd speaks.
     #[error("allotd's answer cannot be understood: {0}")]
     Garbled(String),
@@ -49,13 +59,13 @@ pub fn private_socket() -> PathBuf {
 
 /// A connection to allotd.
 pub struct Client {
-    http: Http,
+    http: Agent,
     socket: PathBuf,
 }
 
 /// A stream of newline-delimited JSON values.
 pub struct Lines<T> {
-    lines: IoLines<BufReader<Response>>,
+    lines: IoLines<BufReader<BodyReader<'static>>>,
     what: PhantomData<T>,
 }
 
@@ -66,12 +76,21 @@ impl Client {
     }
 
     fn with(socket: PathBuf, longest: Option<Duration>) -> Client {
-        let http = Http::builder()
-            .unix_socket(socket.clone())
-            .timeout(longest)
-            .connect_timeout(Duration::from_secs(10))
-            .build()
-            .expect("a client without TLS can be built");
+        let config = Agent::config_builder()
+            .timeout_global(longest)
+            .timeout_connect(Some(CONNECT_LIMIT))
+            // allotd's own answers are read, whatever their status.
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .proxy(None)
+            .user_agent("")
+            // Most answers are short, and ureq clears both buffers first.
+            .input_buffer_size(BUFFER_BYTES)
+            .output_buffer_size(BUFFER_BYTES)
+            .build();
+        let connector = UnixConnector { socket: socket.clone() };
+        let http = Agent::with_parts(config, connector, NoResolver);
         Client { http, socket }
     }
 
@@ -104,10 +123,8 @@ impl Client {
     /// Those who are named, as [`CurrencyRef`](crate::CurrencyRef) has it: what they consume as, hold,
     /// offer and have exchanged. Those named by an id (`#12`) that are gone are left out.
     pub fn traders(&self, who: &[&str]) -> Result<TradersView, ClientError> {
-        let address =
-            reqwest::Url::parse_with_params(&url("/v1/traders"), [("who", who.join(","))]);
-        let address = address.expect("the host and the path are fixed");
-        self.parse(self.send(self.http.get(address))?)
+        let request = self.http.get(url("/v1/traders")).query("who", who.join(","));
+        self.parse(self.check(request.call())?)
     }
 
     /// What was measured last.
@@ -139,6 +156,11 @@ impl Client {
         self.stream(&format!("/v1/events?follow=false&after={}", after.unwrap_or(0)))
     }
 
+    /// Who changed what since a time, in ms of Unix time; ends with the last.
+    pub fn audit(&self, since_unix_ms: u64) -> Result<Lines<Event>, ClientError> {
+        self.stream(&format!("/v1/audit?since_unix_ms={since_unix_ms}"))
+    }
+
     /// What the scheduler does from now on, of one client where its id is given.
     pub fn trace(&self, client: Option<u64>) -> Result<Lines<TraceLine>, ClientError> {
         match client {
@@ -155,7 +177,7 @@ impl Client {
     /// Let another draw from now on.
     pub fn set_policy(&self, policy: &str) -> Result<PolicyView, ClientError> {
         let body = SetPolicy { policy: policy.to_owned() };
-        self.parse(self.send(self.http.put(url("/v1/policy")).json(&body))?)
+        self.send(self.http.put(url("/v1/policy")), &body)
     }
 
     /// Do one thing.
@@ -165,38 +187,53 @@ impl Client {
 
     /// Do several things in one step, or none of them.
     pub fn operate_all(&self, operations: Vec<Operation>) -> Result<OperationsDone, ClientError> {
-        let request = self.http.post(url("/v1/operations")).json(&Operations { operations });
-        self.parse(self.send(request)?)
+        self.send(self.http.post(url("/v1/operations")), &Operations { operations })
     }
 
     fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
-        self.parse(self.send(self.http.get(url(path)))?)
+        self.parse(self.check(self.http.get(url(path)).call())?)
+    }
+
+    fn send<T: DeserializeOwned>(
+        &self,
+        request: RequestBuilder<WithBody>,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        let body = serde_json::to_vec(body).expect("requests are plain data");
+        self.parse(self.check(request.content_type("application/json").send(&body))?)
     }
 
     fn stream<T: DeserializeOwned>(&self, path: &str) -> Result<Lines<T>, ClientError> {
-        let response = self.send(self.http.get(url(path)))?;
-        Ok(Lines { lines: BufReader::new(response).lines(), what: PhantomData })
+        let response = self.check(self.http.get(url(path)).call())?;
+        let reader = BufReader::new(response.into_body().into_reader());
+        Ok(Lines { lines: reader.lines(), what: PhantomData })
     }
 
-    fn send(&self, request: RequestBuilder) -> Result<Response, ClientError> {
-        let response = request.send().map_err(|error| self.unreachable(&error))?;
-        if response.status().is_success() {
+    /// The answer, if allotd gave one and did what was asked.
+    fn check(
+        &self,
+        answer: Result<Response<Body>, ureq::Error>,
+    ) -> Result<Response<Body>, ClientError> {
+        let unreachable =
+            |cause: String| ClientError::Unreachable { socket: self.socket.clone(), cause };
+        let response = answer.map_err(|error| unreachable(cause(error)))?;
+        let status = response.status();
+        if status.is_success() {
             return Ok(response);
         }
-        let status = response.status();
-        let body = response.text().map_err(|error| self.unreachable(&error))?;
-        match serde_json::from_str::<ErrorBody>(&body) {
+        let body = read(response).map_err(|error| unreachable(error.to_string()))?;
+        match serde_json::from_slice::<ErrorBody>(&body) {
             Ok(body) => Err(ClientError::Refused(body.error)),
-            Err(_) => Err(ClientError::Garbled(format!("{status}: {body}"))),
+            Err(_) => {
+                let body = String::from_utf8_lossy(&body);
+                Err(ClientError::Garbled(format!("{status}: {body}")))
+            }
         }
     }
 
-    fn parse<T: DeserializeOwned>(&self, response: Response) -> Result<T, ClientError> {
-        response.json().map_err(|error| ClientError::Garbled(cause(&error)))
-    }
-
-    fn unreachable(&self, error: &reqwest::Error) -> ClientError {
-        ClientError::Unreachable { socket: self.socket.clone(), cause: cause(error) }
+    fn parse<T: DeserializeOwned>(&self, response: Response<Body>) -> Result<T, ClientError> {
+        let body = read(response).map_err(|error| ClientError::Garbled(error.to_string()))?;
+        serde_json::from_slice(&body).map_err(|error| ClientError::Garbled(error.to_string()))
     }
 }
 
@@ -221,11 +258,18 @@ fn url(path: &str) -> String {
     format!("http://allotd{path}")
 }
 
-/// The innermost cause of an error: what the system said.
-fn cause(error: &dyn std::error::Error) -> String {
-    let mut inner = error;
-    while let Some(source) = inner.source() {
-        inner = source;
+/// The whole body, however long it is.
+fn read(response: Response<Body>) -> io::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    response.into_body().into_reader().read_to_end(&mut body)?;
+    Ok(body)
+}
+
+/// What the system said.
+fn cause(error: ureq::Error) -> String {
+    match error {
+        ureq::Error::Io(error) => error.to_string(),
+        ureq::Error::Timeout(_) => "it did not answer in time".to_owned(),
+        other => other.to_string(),
     }
-    inner.to_string()
 }

@@ -1,27 +1,36 @@
 //! What allotd and its clients say to each other: JSON over HTTP over a Unix socket, described
 //! by the OpenAPI document that allotd serves. And a client library that speaks it.
 //!
-//! Nothing here knows the ledger: who asks need not be the same program as who keeps it.
+//! Nothing here knows the ledger: who asks need not be the same program as who keeps it. The
+//! feature `ledger` is for those who know it: what each operation means to the ledger, and back.
 
 mod client;
+#[cfg(feature = "ledger")]
+mod convert;
+mod error_code;
 mod exchange;
 mod operation;
 mod pattern;
+mod reference;
+#[cfg(feature = "ledger")]
+mod resolver;
+mod unix_transport;
 mod view;
 
 pub use client::{Client, ClientError, Lines, default_socket, private_socket};
+pub use error_code::ErrorCode;
 pub use exchange::{
     ConflictView, ExchangeView, Good, HoldingView, Lease, LeaseView, LegRef, LegView, MarketView,
     OfferPoint, OfferView, PriceView, TraderView, TradersView,
 };
-pub use operation::{
-    Amount, Class, CurrencyRef, DiskLimit, MemberRef, Operation, OperationResult, Operations,
-    OperationsDone, TicketKind,
-};
+pub use operation::{Operation, OperationResult, Operations, OperationsDone};
 pub use pattern::matches;
+pub use reference::{Amount, Class, CurrencyRef, DiskLimit, MemberRef, TicketKind};
+#[cfg(feature = "ledger")]
+pub use resolver::Resolver;
 pub use view::{
-    Check, ClientSample, ClientState, CurrencyView, DiskLimitView, Doctor, DoctorResource,
-    EnforcerView, ErrorBody, Event, EventKind, Grant, LedgerView, MemberView, Nature, PolicyView,
-    ProcessView, ResourceValue, Sample, SetPolicy, Status, TicketView, TraceKind, TraceLine,
-    Trouble,
+    ApiError, Check, ClientSample, ClientState, CurrencyKind, CurrencyView, DiskLimitView, Doctor,
+    DoctorResource, EnforcerView, ErrorBody, Event, EventKind, Grant, LedgerView, MemberView,
+    PolicyView, ProcessView, ResourceSample, ResourceUse, ResourceValue, Sample, SetPolicy, Status,
+    TicketView, TraceKind, TraceLine,
 };

@@ -1,79 +1,13 @@
 //! What can be asked of allotd.
 
-use crate::{ConflictView, Good, Lease, LegRef, OfferPoint};
+use crate::{
+    Amount, Class, ConflictView, CurrencyRef, DiskLimit, Good, Lease, LegRef, MemberRef,
+    OfferPoint, TicketKind,
+};
+#[cfg(feature = "ledger")]
+use crate::{ApiError, Resolver};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-
-/// Names a currency: `base`; `#12` by id; `pid:4711`, `thread:4712` and `cgroup:PATH` the client
-/// that each has founded; `kernel` and `rest`, the clients of the kernel's threads and of the
-/// processes that nobody manages, where there are such; `NAME`, the caller's own of that name,
-/// else the only one of that name; `USER:NAME`, of a user (name or uid); `USER:`, the one that the
-/// funding policy keeps for that user.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(transparent)]
-pub struct CurrencyRef(pub String);
-
-impl From<&str> for CurrencyRef {
-    fn from(text: &str) -> Self {
-        CurrencyRef(text.to_owned())
-    }
-}
-
-impl From<String> for CurrencyRef {
-    fn from(text: String) -> Self {
-        CurrencyRef(text)
-    }
-}
-
-/// Relative (`soft`) or a fixed thousandth share (`hard`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum TicketKind {
-    /// A relative share.
-    #[default]
-    Soft,
-    /// A fixed share, in thousandths.
-    Hard,
-    /// All that a client has, lent while it waits for the holder. Shown, never asked for.
-    Transfer,
-}
-
-/// Names what consumes: `{"thread": 4712}`, `{"process": 4711}` or `{"cgroup": "/build"}`. Whose
-/// that is, the kernel says.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum MemberRef {
-    /// One thread, by its number.
-    Thread(u32),
-    /// A process: all its threads that are no members themselves.
-    Process(u32),
-    /// A cgroup (v2) and those below it, by its directory.
-    Cgroup(String),
-}
-
-/// How a client competes (paper 4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Class {
-    /// By its tickets.
-    #[default]
-    Host,
-    /// It gets only what no host wants, whatever its tickets.
-    Guest,
-}
-
-/// An amount of tickets.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Amount {
-    /// `cpu`, `memory`, `disk:DEVICE` or `net:INTERFACE`.
-    pub resource: String,
-    /// Relative or fixed.
-    #[serde(default)]
-    pub kind: TicketKind,
-    /// How many; 0 freezes a client that has no other.
-    pub amount: u64,
-}
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -322,21 +256,225 @@ pub enum Operation {
     },
 }
 
-/// Hard caps on a disk. What is left out is not limited.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct DiskLimit {
-    /// Bytes read, a second; 64 KiB at least.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub read_bytes: Option<u64>,
-    /// Bytes written, a second; 64 KiB at least.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub written_bytes: Option<u64>,
-    /// Reads a second; 16 at least.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reads: Option<u64>,
-    /// Writes a second; 16 at least.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub writes: Option<u64>,
+/// The tickets of a new client where nothing else is said.
+#[cfg(feature = "ledger")]
+const DEFAULT_AMOUNT: u64 = 1000;
+
+#[cfg(feature = "ledger")]
+impl Operation {
+    /// What the operation means to the ledger.
+    ///
+    /// # Errors
+    /// What cannot be understood or found.
+    pub fn intent(self, at: &mut impl Resolver) -> Result<ledger::Intent, ApiError> {
+        use crate::resolver::invalid;
+        use ledger::operation as to;
+        Ok(match self {
+            Operation::CreateCurrency { name, owner, group, mode } => {
+                let owner = owner.unwrap_or(at.caller().uid);
+                let group = group.unwrap_or(at.caller().gid);
+                let mode = mode.map_or(Ok(ledger::Mode::PRIVATE), |mode| mode.parse());
+                let mode = mode.map_err(invalid)?;
+                to::CreateCurrency { name, owner, group, mode }.into()
+            }
+            Operation::DestroyCurrency { currency } => {
+                to::DestroyCurrency { currency: at.currency(&currency)? }.into()
+            }
+            Operation::ChangeMode { currency, mode } => {
+                let (currency, mode) = (at.currency(&currency)?, mode.parse().map_err(invalid)?);
+                to::ChangeMode { currency, mode }.into()
+            }
+            Operation::ChangeOwner { currency, owner, group } => {
+                to::ChangeOwner { currency: at.currency(&currency)?, owner, group }.into()
+            }
+            Operation::Grant { currency, to, rights } => to::Grant {
+                currency: at.currency(&currency)?,
+                subject: at.subject(&to)?,
+                rights: rights.parse().map_err(invalid)?,
+            }
+            .into(),
+            Operation::Fund { currency, from, amount } => to::Fund {
+                holder: at.currency(&currency)?,
+                issuer: at.currency(&from)?,
+                funding: at.funding(&amount)?,
+            }
+            .into(),
+            Operation::Unfund { currency, from, resource, kind } => to::Unfund {
+                holder: at.currency(&currency)?,
+                issuer: at.currency(&from)?,
+                resource: at.resource(&resource)?,
+                kind: kind.into(),
+            }
+            .into(),
+            Operation::Adopt { pid, start_time_ticks, from, funding } => {
+                adopt(at.process(pid, start_time_ticks)?, from, funding, at)?.into()
+            }
+            Operation::AdoptCgroup { cgroup, from, funding } => {
+                adopt(at.cgroup(&cgroup)?, from, funding, at)?.into()
+            }
+            Operation::Join { member, client } => {
+                let client = at.currency(&client)?;
+                to::Join { client, member: at.member(member)? }.into()
+            }
+            Operation::Leave { member } => to::Leave { member: at.member(member)? }.into(),
+            Operation::SetClass { client, class } => {
+                to::SetClass { client: at.client_or_own(client)?, class: class.into() }.into()
+            }
+            Operation::LimitDisk { currency, disk, limit } => to::LimitDisk {
+                currency: at.currency(&currency)?,
+                resource: at.resource(&format!("disk:{disk}"))?,
+                limit: limit.into(),
+            }
+            .into(),
+            Operation::Transfer { from, to, resource } => to::Transfer {
+                lender: at.client_or_own(from)?,
+                holder: at.currency(&to)?,
+                resource: at.resource_or_cpu(resource)?,
+            }
+            .into(),
+            Operation::TakeBack { from, resource } => to::TakeBack {
+                lender: at.client_or_own(from)?,
+                resource: at.resource_or_cpu(resource)?,
+            }
+            .into(),
+            Operation::Offer {
+                party,
+                gives,
+                wants,
+                points,
+                partial,
+                least,
+                most,
+                until_s,
+                lease,
+            } => {
+                let party = at.client_or_own(party)?;
+                let last = points.last().map_or(0, |point| point.want);
+                let terms = ledger::Terms {
+                    gives: at.good(&gives)?,
+                    wants: at.good(&wants)?,
+                    points: points.into_iter().map(ledger::Point::from).collect(),
+                    partial,
+                    least,
+                    most: most.unwrap_or_else(|| last.saturating_mul(2)),
+                };
+                for ends_s in lease.iter().flat_map(|it| [it.offer_until_s, it.exchange_until_s]) {
+                    at.to_come(Some(ends_s))?;
+                }
+                let (until_s, lease) = (at.to_come(until_s)?, lease.map(ledger::Lease::from));
+                to::MakeOffer { offer: ledger::Offer { party, terms, until_s, lease } }.into()
+            }
+            Operation::CancelOffer { offer } => {
+                to::CancelOffer { offer: ledger::OfferId(offer) }.into()
+            }
+            Operation::Exchange { legs, until_s } => {
+                let legs = legs.iter().map(|it| leg(it, at)).collect::<Result<_, _>>()?;
+                to::MakeExchange { legs, until_s: at.to_come(until_s)? }.into()
+            }
+            Operation::EndExchange { exchange } => {
+                to::EndExchange { exchange: ledger::ExchangeId(exchange) }.into()
+            }
+            Operation::RenewExchange { exchange, party, until_s } => to::Renew {
+                exchange: ledger::ExchangeId(exchange),
+                party: at.currency(&party)?,
+                until_s: at.to_come(until_s)?,
+            }
+            .into(),
+            Operation::Release { client } => {
+                let client = at.currency(&client)?;
+                to::Release { client, named: at.is_named(client) }.into()
+            }
+            Operation::Nice { pid, resource, amount } => to::Nice {
+                client: at.process(pid, None)?,
+                resource: at.resource_or_cpu(resource)?,
+                amount,
+            }
+            .into(),
+            Operation::SetBase { uid, amount } => {
+                let placements = at.placements_of_user(uid);
+                let placements = placements.ok_or(ledger::Refusal::NoOwnHome(uid))?;
+                to::SetBase { uid, placements, amount }.into()
+            }
+            Operation::SetTickets { pid, amount } => {
+                set_tickets(at.identity(pid)?, amount, at)?.into()
+            }
+        })
+    }
+}
+
+impl Operation {
+    /// The resources of which it asks for a share or a limit, as they are written; none where it gives
+    /// something up.
+    pub fn asked_resources(&self) -> Vec<String> {
+        let asked = |amounts: &[Amount]| -> Vec<String> {
+            let some = amounts.iter().filter(|amount| amount.amount > 0);
+            some.map(|amount| amount.resource.clone()).collect()
+        };
+        match self {
+            Operation::Fund { amount, .. } => asked(std::slice::from_ref(amount)),
+            Operation::Adopt { funding, .. } | Operation::AdoptCgroup { funding, .. } => {
+                funding.as_deref().map_or(vec!["cpu".to_owned()], asked)
+            }
+            Operation::Nice { resource, .. } => resource.iter().cloned().collect(),
+            Operation::LimitDisk { disk, limit, .. } if *limit != DiskLimit::default() => {
+                vec![format!("disk:{disk}")]
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+#[cfg(feature = "ledger")]
+fn adopt(
+    client: ledger::NewClient,
+    from: Option<CurrencyRef>,
+    funding: Option<Vec<Amount>>,
+    at: &mut impl Resolver,
+) -> Result<ledger::operation::Adopt, ApiError> {
+    let default = || {
+        let (resource, kind) = ("cpu".to_owned(), TicketKind::Soft);
+        vec![Amount { resource, kind, amount: DEFAULT_AMOUNT }]
+    };
+    let issuer = match from {
+        Some(from) => at.currency(&from)?,
+        None => at.currency_of_user(client.uid)?,
+    };
+    let funding = funding.unwrap_or_else(default);
+    let funding = funding.iter().map(|it| at.funding(it)).collect::<Result<_, _>>()?;
+    Ok(ledger::operation::Adopt { client, issuer, funding })
+}
+
+#[cfg(feature = "ledger")]
+fn leg(leg: &LegRef, at: &mut impl Resolver) -> Result<ledger::Leg, ApiError> {
+    Ok(ledger::Leg {
+        giver: at.currency(&leg.from)?,
+        receiver: at.currency(&leg.to)?,
+        good: at.good(&leg.good)?,
+        amount: leg.amount,
+    })
+}
+
+/// Sets the tickets from the currency that funds a process first.
+#[cfg(feature = "ledger")]
+fn set_tickets(
+    process: ledger::ProcessIdentity,
+    amount: u64,
+    at: &impl Resolver,
+) -> Result<ledger::operation::Fund, ApiError> {
+    let (resource, kind) = (ledger::Resource::CPU, ledger::TicketKind::Soft);
+    let holder = at.ledger().client_of(process);
+    let holder = holder.ok_or(ledger::Refusal::UnknownProcess(process))?;
+    let mut backing = at.ledger().backing(holder).map(|(_, ticket)| ticket);
+    let first = backing.find(|ticket| ticket.resource == resource && ticket.kind == kind);
+    let issuer = first.map(|ticket| ticket.issuer).ok_or_else(|| {
+        let message = format!("{process} holds no soft cpu tickets to set");
+        ApiError::new(crate::ErrorCode::Conflict, message)
+    })?;
+    Ok(ledger::operation::Fund {
+        holder,
+        issuer,
+        funding: ledger::Funding { resource, kind, amount },
+    })
 }
 
 /// Things to do in one step: all of them, or none.
@@ -361,6 +499,9 @@ pub struct OperationResult {
     /// Offers that would meet the one made but for the rate, nearest first; 16 at most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<ConflictView>,
+    /// What of it has no effect now, why, and what would help.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// All was done and is durable.

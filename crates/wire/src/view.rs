@@ -1,15 +1,17 @@
 //! What allotd shows.
 
-use crate::{Class, DiskLimit, TicketKind};
+use crate::{Class, DiskLimit, ErrorCode, TicketKind};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// What is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Trouble {
+#[schema(as = Trouble)]
+pub struct ApiError {
     /// A short, stable word: `invalid`, `unknown`, `forbidden`, `conflict`, `cycle`, `limit`,
     /// `journal`, `internal`.
-    pub code: String,
+    #[schema(value_type = String)]
+    pub code: ErrorCode,
     /// What, where, and what to do.
     pub message: String,
     /// Which of the operations of a batch, from 0.
@@ -17,11 +19,18 @@ pub struct Trouble {
     pub operation: Option<usize>,
 }
 
+impl ApiError {
+    /// An error that is not of one operation of a batch.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> ApiError {
+        ApiError { code, message: message.into(), operation: None }
+    }
+}
+
 /// The body of every answer that is not a success.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {
     /// What is wrong.
-    pub error: Trouble,
+    pub error: ApiError,
 }
 
 /// How an allotd is set up.
@@ -80,7 +89,8 @@ pub struct EnforcerView {
 /// What kind of node a currency is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Nature {
+#[schema(as = Nature)]
+pub enum CurrencyKind {
     /// The root.
     Base,
     /// A name.
@@ -193,7 +203,8 @@ pub struct CurrencyView {
     /// Its name; a client's is its command, a job's `job`.
     pub name: String,
     /// What kind of node.
-    pub nature: Nature,
+    #[serde(rename = "nature")]
+    pub kind: CurrencyKind,
     /// Owner's uid.
     pub owner: u32,
     /// Owner's name, or the uid again.
@@ -321,6 +332,31 @@ pub struct Sample {
     pub daemon_cpu_ns: u64,
     /// Every client, in order of id.
     pub clients: Vec<ClientSample>,
+    /// Resources that are measured in a unit of their own, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<ResourceSample>,
+}
+
+/// The use of one resource, in the unit of its kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ResourceSample {
+    /// The resource.
+    pub resource: String,
+    /// Every client that competes for it or uses it, in order of id.
+    pub clients: Vec<ResourceUse>,
+}
+
+/// What one client has of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ResourceUse {
+    /// Its currency.
+    pub id: u64,
+    /// The base value of its tickets, as a part of the whole; 0 while it does not compete.
+    pub value: f64,
+    /// The amount that it is promised now.
+    pub promised: Option<u64>,
+    /// The amount that it has now, or has used so far.
+    pub used: u64,
 }
 
 /// Who draws.

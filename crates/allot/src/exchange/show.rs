@@ -1,17 +1,15 @@
 //! Offers, exchanges and prices as people read them.
 
-use crate::cli::Global;
-use crate::error::CliError;
 use crate::events::local_time;
-use crate::people::user_name;
-use crate::style::{Style, Table, Tone, clean};
-use crate::{output, session};
+use command_line::style::{Style, Table, Tone, clean};
+use command_line::users::user_name;
+use command_line::{CliError, GlobalOptions, connection, output};
 use jiff::tz::TimeZone;
 use wire::{ExchangeView, Good, OfferView, OperationsDone, PriceView, TicketKind};
 
 /// What is offered and exchanged.
-pub fn list(global: &Global) -> Result<(), CliError> {
-    let market = session::connect(global)?.market()?;
+pub fn list(global: &GlobalOptions) -> Result<(), CliError> {
+    let market = connection::connect(global)?.market()?;
     if global.json {
         return output::json(&market);
     }
@@ -29,8 +27,8 @@ pub fn list(global: &Global) -> Result<(), CliError> {
 }
 
 /// What the last clearings paid.
-pub fn prices(global: &Global) -> Result<(), CliError> {
-    let market = session::connect(global)?.market()?;
+pub fn prices(global: &GlobalOptions) -> Result<(), CliError> {
+    let market = connection::connect(global)?.market()?;
     if global.json {
         return output::json(&market.prices);
     }

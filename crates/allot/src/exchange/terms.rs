@@ -1,6 +1,6 @@
 //! Goods, rates and times as people write them.
 
-use crate::numbers::{self, Memory};
+use command_line::argument_parsing::{self, Memory};
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{Span, Zoned};
@@ -26,7 +26,7 @@ pub fn gift(text: &str) -> Result<Gift, String> {
         Some(number) => (number, TicketKind::Hard),
         None => (number, TicketKind::Soft),
     };
-    let (amount, kind) = match numbers::memory(number)? {
+    let (amount, kind) = match argument_parsing::memory(number)? {
         Memory::Tickets(amount) => (amount, kind),
         Memory::Kib(kib) if resource == "memory" => (kib, TicketKind::Hard),
         Memory::Kib(_) => return Err("only memory has amounts; write a number of tickets".into()),
@@ -38,7 +38,7 @@ pub fn gift(text: &str) -> Result<Gift, String> {
 pub fn point(text: &str) -> Result<OfferPoint, String> {
     let (give, want) = text.split_once(':').ok_or("write GIVE:WANT, as in 100:50")?;
     let number = |text: &str| {
-        numbers::memory(text).map(|found| match found {
+        argument_parsing::memory(text).map(|found| match found {
             Memory::Tickets(amount) | Memory::Kib(amount) => amount,
         })
     };

@@ -1,7 +1,7 @@
 //! One frame of `top`.
 
 use super::model::{Model, Row};
-use crate::style::{bar, clean, duration, fit, pad_left, percent};
+use command_line::style::{bar, clean, duration, fit, pad_left, percent};
 use ratatui::Frame;
 use ratatui::backend::TestBackend;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -10,9 +10,11 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
 use wire::ClientState;
 
-const HELP: [&str; 14] = [
+const HELP: [&str; 16] = [
     "PROMISED  the share of the CPUs that its tickets",
-    "          promised it over the window",
+    "          promised it over the window; a process has",
+    "          one CPU at a time, however many tickets:",
+    "          `allot tree` shows what those are worth",
     "MEASURED  the share that it used",
     "WINS      draws won since it became a client",
     "SLICE     the part of a slice that it used when it",
@@ -30,17 +32,18 @@ const HELP: [&str; 14] = [
 /// Of the part of a slice.
 const SLICE_COLUMNS: usize = 8;
 
-/// Lines of a frame besides clients and drift.
-const HEAD_AND_FOOT: usize = 5;
+/// Lines of a frame besides the head and the clients.
+const HEADINGS_AND_FOOT: usize = 2;
 
 /// One frame in text, without the line that names the keys, as wide as asked and as high as it takes to show every client.
 pub fn frame_as_text(model: &mut Model, columns: u16) -> String {
     let clients = model.latest().map_or(0, |sample| sample.clients.len());
-    let drift = model.status.as_ref().map_or(0, |status| status.cpu.drift.len());
-    let lines = u16::try_from(clients.saturating_add(drift).saturating_add(HEAD_AND_FOOT))
+    let columns = columns.max(40);
+    let head = head(model, usize::from(columns)).len();
+    let lines = u16::try_from(clients.saturating_add(head).saturating_add(HEADINGS_AND_FOOT))
         .unwrap_or(u16::MAX);
     // A backend in memory cannot fail.
-    let mut terminal = ratatui::Terminal::new(TestBackend::new(columns.max(40), lines))
+    let mut terminal = ratatui::Terminal::new(TestBackend::new(columns, lines))
         .unwrap_or_else(|never| match never {});
     terminal.draw(|frame| draw(frame, model)).unwrap_or_else(|never| match never {});
     let buffer = terminal.backend().buffer();
@@ -51,7 +54,7 @@ pub fn frame_as_text(model: &mut Model, columns: u16) -> String {
         while x < buffer.area.width {
             let symbol = buffer[(x, y)].symbol();
             line.push_str(symbol);
-            x += u16::try_from(crate::style::width(symbol).max(1)).unwrap_or(1);
+            x += u16::try_from(command_line::style::width(symbol).max(1)).unwrap_or(1);
         }
         text.push_str(line.trim_end());
         text.push('\n');
@@ -114,14 +117,14 @@ fn head(model: &Model, width: usize) -> Vec<Line<'static>> {
     }
     if let Some(sample) = model.latest() {
         let share = |share: Option<f64>| share.map_or("–".to_owned(), percent);
-        lines.push(Line::raw(format!(
-            "over {}: clients {} of the CPUs, allotd {} of one; {} draws, {} late",
-            duration(model.window_ns()),
-            share(model.clients_share()),
-            share(model.daemon_share()),
-            sample.draws,
-            sample.late,
-        )));
+        let clients = share(model.clients_share());
+        let parts = [
+            format!("over {}: clients {clients} of the CPUs", duration(model.window_ns())),
+            format!("allotd {} of one", share(model.daemon_share())),
+            format!("{} draws", sample.draws),
+            format!("{} late", sample.late),
+        ];
+        lines.extend(folded(&parts, width).into_iter().map(Line::raw));
     }
     if let Some(status) = &model.status {
         for drift in &status.cpu.drift {
@@ -130,6 +133,21 @@ fn head(model: &Model, width: usize) -> Vec<Line<'static>> {
         }
     }
     lines.push(Line::raw(""));
+    lines
+}
+
+/// Parts with commas between them, in as many lines as they need.
+fn folded(parts: &[String], width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for (index, part) in parts.iter().enumerate() {
+        let comma = if index + 1 < parts.len() { "," } else { "" };
+        match lines.last_mut() {
+            Some(line) if line.len() + 1 + part.len() + comma.len() <= width => {
+                line.push_str(&format!(" {part}{comma}"));
+            }
+            _ => lines.push(format!("{part}{comma}")),
+        }
+    }
     lines
 }
 

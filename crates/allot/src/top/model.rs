@@ -1,10 +1,10 @@
 //! What `top` knows, and the rows that follow from it.
 
 use crate::graph::{Graph, label};
-use crate::style::clean;
+use command_line::style::clean;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
-use wire::{Class, ClientSample, ClientState, LedgerView, Nature, Sample, Status};
+use wire::{Class, ClientSample, ClientState, CurrencyKind, LedgerView, Sample, Status};
 
 /// Shares are measured over this long, or over one interval where that is longer.
 const WINDOW_NS: u64 = 5_000_000_000;
@@ -98,7 +98,7 @@ impl Model {
         let graph = Graph::new(&ledger);
         self.people = graph
             .currencies()
-            .filter(|one| one.nature == Nature::Client)
+            .filter(|one| one.kind == CurrencyKind::Client)
             .map(|one| {
                 let mut issuers: Vec<String> = graph
                     .held(one.id)

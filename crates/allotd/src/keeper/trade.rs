@@ -1,26 +1,25 @@
 //! The keeper's part in trade: clearings, what ends by itself, and who trades.
 
-use super::{Round, Running, unix_ms};
-use crate::bourse;
-use crate::members;
-use crate::view::currency_name;
+use super::state::{Round, Running};
+use crate::clock::unix_ms;
+use crate::exchange_desk;
 use journal::Entry;
-use ledger::{Caller, Intent};
+use ledger::Intent;
+use ledger::operation::Clear;
 use market::Match;
-use wire::{CurrencyRef, TradersView, Trouble};
 
 impl Running {
     /// Let the dealer clear the offers where that is due: all that it finds in one step.
     pub(super) fn clear_if_due(&mut self) {
-        let found = self.bourse.clear_if_due(&self.keeper.ledger);
+        let found = self.desk.clear_if_due(&self.keeper.ledger);
         if found.is_empty() {
             return;
         }
-        let mut round = Round { entries: Vec::new(), waiting: Vec::new() };
+        let mut round = Round::default();
         let made = self.clear(found, &mut round.entries);
         // Where it cannot be made durable it is undone.
         if self.finish(round) {
-            self.bourse.record(unix_ms() / 1000, &made);
+            self.desk.record(unix_ms() / 1000, &made);
         }
     }
 
@@ -29,9 +28,9 @@ impl Running {
     /// keep no others waiting, and no time.
     fn clear(&mut self, mut found: Vec<Match>, entries: &mut Vec<Entry>) -> Vec<Match> {
         let ledger = &self.keeper.ledger;
-        let exchanges = found.iter().map(|one| bourse::clearing(ledger, one));
+        let exchanges = found.iter().map(|one| exchange_desk::clearing(ledger, one));
         if let Some(exchanges) = exchanges.collect::<Option<Vec<_>>>()
-            && self.observe(Intent::Clear { exchanges }, entries)
+            && self.observe(Intent::from(Clear { exchanges }), entries)
         {
             return found;
         }
@@ -46,41 +45,14 @@ impl Running {
 
     /// End what was to last until now.
     pub(super) fn end_what_is_over(&mut self) {
-        let over = bourse::expired(&self.keeper.ledger, unix_ms() / 1000);
+        let over = exchange_desk::expired(&self.keeper.ledger, unix_ms() / 1000);
         if over.is_empty() {
             return;
         }
-        let mut round = Round { entries: Vec::new(), waiting: Vec::new() };
+        let mut round = Round::default();
         for intent in over {
             self.observe(intent, &mut round.entries);
         }
         self.finish(round);
-    }
-
-    pub(super) fn traders(
-        &mut self,
-        caller: &Caller,
-        who: &[CurrencyRef],
-    ) -> Result<TradersView, Trouble> {
-        self.see_who_competes();
-        let mut traders = Vec::with_capacity(who.len());
-        for reference in who {
-            let id = match self.resolver(caller).currency(reference) {
-                Err(trouble) if reference.0.starts_with('#') && trouble.code == "unknown" => {
-                    continue;
-                }
-                found => found?,
-            };
-            let ledger = &self.keeper.ledger;
-            let currency = ledger.currency(id).expect("it was found");
-            let name = |id| currency_name(ledger, id, &self.commands, &self.cgroups);
-            let mut trader = bourse::trader_view(ledger, currency, &mut self.cpu, name);
-            let (members, left_out) = members::all_of(ledger, id);
-            let view = |member| members::member_view(member, &self.commands, &self.cgroups);
-            trader.members = members.iter().map(view).collect();
-            trader.members_left_out = left_out;
-            traders.push(trader);
-        }
-        Ok(TradersView { sequence: self.keeper.journal.sequence(), traders })
     }
 }

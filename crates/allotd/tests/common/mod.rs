@@ -16,6 +16,9 @@ pub const SOMEBODY: u32 = 64_001;
 /// Another.
 pub const SOMEBODY_ELSE: u32 = 64_002;
 
+/// The end of a policy that leaves everybody alone but the users whom it names.
+pub const NO_SERVICES: &str = "\n[system]\nmanaged = false\n[containers]\nmanaged = false\n";
+
 /// Two users of the calling test's own, for what counts a user's processes: other tests run beside.
 pub fn two_users() -> (u32, u32) {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
@@ -29,6 +32,7 @@ pub struct Daemon {
     pub dir: TempDir,
     options: Vec<String>,
     log: PathBuf,
+    program: PathBuf,
 }
 
 impl Daemon {
@@ -56,13 +60,27 @@ impl Daemon {
         if !["--user", "--enforcer"].iter().any(|own| options.iter().any(|one| one == own)) {
             options.extend(["--enforcer", "user-level"].map(str::to_owned));
         }
-        Daemon { child: None, dir, options, log }
+        let program = PathBuf::from(env!("CARGO_BIN_EXE_allotd"));
+        Daemon { child: None, dir, options, log, program }
     }
 
     /// With more options, before it is launched.
     pub fn with(mut self, options: &[&str]) -> Daemon {
         self.options.extend(options.iter().map(|option| (*option).to_owned()));
         self
+    }
+
+    /// By another program, before it is launched: an example of this package.
+    pub fn example(mut self, name: &str) -> Daemon {
+        let test = std::env::current_exe().expect("this program");
+        let build = test.parent().and_then(Path::parent).expect("a build directory");
+        self.program = build.join("examples").join(name);
+        self
+    }
+
+    /// By allotd itself again, before it is launched anew on the same state.
+    pub fn become_allotd(&mut self) {
+        self.program = PathBuf::from(env!("CARGO_BIN_EXE_allotd"));
     }
 
     pub fn state_dir(&self) -> PathBuf {
@@ -74,7 +92,7 @@ impl Daemon {
     }
 
     pub fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_allotd"));
+        let mut command = Command::new(&self.program);
         command
             .args(&self.options)
             .args(["--with-parent".as_ref(), "--state-dir".as_ref(), self.state_dir().as_os_str()])

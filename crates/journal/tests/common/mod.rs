@@ -2,6 +2,10 @@
 #![allow(dead_code)] // Each test uses its part.
 
 use allot_journal::{Journal, JournalError};
+use ledger::operation::{
+    Adopt, ChangeMode, ChangeOwner, CreateCurrency, DestroyCurrency, Exit, Fork, Fund, Grant, Join,
+    LimitDisk, Nice, Place, Release, SetClass, Transfer, Unfund, UserChanged,
+};
 use ledger::{
     Authority, BASE, Caller, Change, Class, CurrencyId, DiskLimit, Funding, Intent, Ledger, Mode,
     NewClient, Placement, Placements, PolicyKey, ProcessIdentity, Resource, Rights, Subject,
@@ -101,11 +105,11 @@ impl Workload {
             0 | 1 => {
                 let name = format!("c{}", self.below(40));
                 let mode = Mode::new(Rights::ALL, Rights::FUND, Rights::ISSUE);
-                (caller, Intent::CreateCurrency { name, owner: uid, group: uid, mode })
+                (caller, Intent::from(CreateCurrency { name, owner: uid, group: uid, mode }))
             }
             2..=4 => {
                 let (holder, issuer) = (self.currency(ledger), self.currency(ledger));
-                (caller, Intent::Fund { holder, issuer, funding: self.funding() })
+                (caller, Intent::from(Fund { holder, issuer, funding: self.funding() }))
             }
             5 => {
                 let all: Vec<_> = ledger.tickets().map(|(_, ticket)| ticket.clone()).collect();
@@ -115,69 +119,72 @@ impl Workload {
                 let ticket = all[self.below(all.len())].clone();
                 let (holder, issuer) = (ticket.holder, ticket.issuer);
                 let (resource, kind) = (ticket.resource, ticket.kind);
-                (caller, Intent::Unfund { holder, issuer, resource, kind })
+                (caller, Intent::from(Unfund { holder, issuer, resource, kind }))
             }
-            6 => (caller, Intent::DestroyCurrency { currency: self.currency(ledger) }),
+            6 => (caller, Intent::from(DestroyCurrency { currency: self.currency(ledger) })),
             7 => {
                 let currency = self.currency(ledger);
                 match self.below(3) {
-                    0 => (caller, Intent::ChangeMode { currency, mode: Mode::PRIVATE }),
+                    0 => (caller, Intent::from(ChangeMode { currency, mode: Mode::PRIVATE })),
                     1 => {
                         let owner = Some([1000, 1001][self.below(2)]);
-                        (caller, Intent::ChangeOwner { currency, owner, group: Some(100) })
+                        (caller, Intent::from(ChangeOwner { currency, owner, group: Some(100) }))
                     }
                     _ => {
                         let subject = Subject::Uid(1000 + self.below(3) as u32);
                         let rights = [Rights::NONE, Rights::FUND, Rights::ALL][self.below(3)];
-                        (caller, Intent::Grant { currency, subject, rights })
+                        (caller, Intent::from(Grant { currency, subject, rights }))
                     }
                 }
             }
             8 => {
                 let funding = (0..self.below(3)).map(|_| self.funding()).collect();
                 let issuer = self.currency(ledger);
-                (caller, Intent::Adopt { client: self.client(uid), issuer, funding })
+                (caller, Intent::from(Adopt { client: self.client(uid), issuer, funding }))
             }
-            9 => (caller, Intent::Release { client: self.currency(ledger) }),
+            9 => (caller, Intent::from(Release { client: self.currency(ledger), named: false })),
             10 => {
                 let amount = 1 + self.below(500) as u64;
                 let client = self.client(uid);
-                (caller, Intent::Nice { client, resource: Resource::Cpu, amount })
+                (caller, Intent::from(Nice { client, resource: Resource::CPU, amount }))
             }
             11 => {
                 let (client, placements) = (self.client(uid), placements(uid));
-                (Authority::System, Intent::Place { client, placements })
+                (Authority::System, Intent::from(Place { client, placements }))
             }
             12 => match self.process(ledger) {
-                Some(process) => (Authority::System, Intent::Exit { member: process.into() }),
+                Some(process) => (Authority::System, Intent::from(Exit { member: process.into() })),
                 None => self.propose(ledger),
             },
             13 => {
                 let (member, client) = (self.client(uid), self.currency(ledger));
-                (caller, Intent::Join { member, client })
+                (caller, Intent::from(Join { member, client }))
             }
             14 => {
                 let (lender, holder) = (self.currency(ledger), self.currency(ledger));
-                (caller, Intent::Transfer { lender, holder, resource: Resource::Cpu })
+                (caller, Intent::from(Transfer { lender, holder, resource: Resource::CPU }))
             }
             15 => {
                 let class = [Class::Host, Class::Guest][self.below(2)];
-                (caller, Intent::SetClass { client: self.currency(ledger), class })
+                (caller, Intent::from(SetClass { client: self.currency(ledger), class }))
             }
             16 => {
-                let (resource, reads) = (Resource::Disk("sda".to_owned()), [None, Some(100)]);
+                let (resource, reads) = (Resource::disk("sda"), [None, Some(100)]);
                 let limit = DiskLimit { reads: reads[self.below(2)], ..DiskLimit::default() };
-                (caller, Intent::LimitDisk { currency: self.currency(ledger), resource, limit })
+                (
+                    caller,
+                    Intent::from(LimitDisk { currency: self.currency(ledger), resource, limit }),
+                )
             }
             _ => match self.process(ledger) {
                 Some(process) if self.below(2) == 0 => {
                     let client = NewClient::process(process, uid, uid);
                     let placements = Some(placements(uid));
-                    (Authority::System, Intent::UserChanged { client, placements })
+                    (Authority::System, Intent::from(UserChanged { client, placements }))
                 }
                 Some(parent) => {
                     let child = self.client(uid);
-                    (Authority::System, Intent::Fork { parent, child })
+                    (Authority::System, Intent::from(Fork { parent, child }))
                 }
                 None => self.propose(ledger),
             },
@@ -209,7 +216,7 @@ impl Workload {
     }
 
     fn funding(&mut self) -> Funding {
-        let kinds = [Resource::Cpu, Resource::Cpu, Resource::Memory, Resource::Disk("vda".into())];
+        let kinds = [Resource::CPU, Resource::CPU, Resource::MEMORY, Resource::disk("vda")];
         let resource = kinds[self.below(4)].clone();
         let kind = if self.below(5) == 0 { TicketKind::Hard } else { TicketKind::Soft };
         Funding { resource, kind, amount: self.below(900) as u64 }
@@ -218,7 +225,7 @@ impl Workload {
 
 /// One currency for each user.
 pub fn placements(uid: u32) -> Placements {
-    let cpu = |amount| Funding { resource: Resource::Cpu, kind: TicketKind::Soft, amount };
+    let cpu = |amount| Funding { resource: Resource::CPU, kind: TicketKind::Soft, amount };
     Placements {
         levels: vec![Placement {
             key: PolicyKey::User(uid),

@@ -5,8 +5,8 @@ use super::Ledger;
 use crate::cover::{Touched, touched_by};
 use crate::exchange::bad_legs;
 use crate::{
-    AMOUNT_MAX, BASE, Change, Currency, CurrencyId, CurrencyRecord, Exchange, ExchangeId,
-    HARD_TOTAL, Home, ISSUED_MAX, MEMORY_KIB_MAX, Member, Nature, Offer, OfferId, PolicyKey,
+    AMOUNT_MAX, BASE, Change, Currency, CurrencyId, CurrencyKind, CurrencyRecord, Exchange,
+    ExchangeId, HARD_TOTAL, Home, ISSUED_MAX, MEMORY_KIB_MAX, Member, Offer, OfferId, PolicyKey,
     Resource, TRANSFER_AMOUNT, Ticket, TicketId, TicketKind,
 };
 use serde::{Deserialize, Serialize};
@@ -103,7 +103,7 @@ impl Ledger {
                     }
                     None => {}
                     Some(record) => {
-                        let leaf = matches!(record.nature, Nature::Client { .. });
+                        let leaf = matches!(record.kind, CurrencyKind::Client { .. });
                         if now.is_some_and(|currency| currency.is_client() != leaf) {
                             return Err(format!("currency {id} becomes or ceases to be a client"));
                         }
@@ -113,7 +113,7 @@ impl Ledger {
             }
             Change::Memory { before, after } => {
                 let issued =
-                    self.currencies.get(&BASE).map(|base| base.issued_of(&Resource::Memory));
+                    self.currencies.get(&BASE).map(|base| base.issued_of(&Resource::MEMORY));
                 let issued = issued.map_or(0, |issued| issued.hard);
                 if *before != self.memory_kib {
                     return Err("the memory of base is not what it was".to_owned());
@@ -176,15 +176,15 @@ impl Ledger {
     }
 
     fn record_fits(&self, id: CurrencyId, record: &CurrencyRecord) -> Result<(), String> {
-        let taken = match &record.nature {
-            Nature::Client { founder, .. } => self.founded_by(founder),
-            Nature::Base | Nature::Pure => self.named(record.owner, &record.name),
-            Nature::Job { .. } => None,
+        let taken = match &record.kind {
+            CurrencyKind::Client { founder, .. } => self.founded_by(founder),
+            CurrencyKind::Base | CurrencyKind::Pure => self.named(record.owner, &record.name),
+            CurrencyKind::Job { .. } => None,
         };
         if let Some(other) = taken.filter(|other| *other != id) {
             return Err(format!("currency {id} has the name or founder of {other}"));
         }
-        if (id == BASE) != (record.nature == Nature::Base) {
+        if (id == BASE) != (record.kind == CurrencyKind::Base) {
             return Err(format!("currency {id} is not the one base"));
         }
         Ok(())

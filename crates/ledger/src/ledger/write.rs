@@ -3,7 +3,8 @@
 use super::Ledger;
 use crate::trades::subtract;
 use crate::{
-    BASE, Change, Currency, CurrencyId, CurrencyRecord, Loan, Nature, Ticket, TicketId, TicketKind,
+    BASE, Change, Currency, CurrencyId, CurrencyKind, CurrencyRecord, Loan, Ticket, TicketId,
+    TicketKind,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,6 +40,7 @@ impl Ledger {
                                     backing: BTreeSet::new(),
                                     issued: BTreeSet::new(),
                                     totals: BTreeMap::new(),
+                                    below: Default::default(),
                                 };
                                 self.currencies.insert(id, currency);
                             }
@@ -52,14 +54,22 @@ impl Ledger {
                 }
             }
             Change::Ticket { id, before, after } => {
+                let ends = |it: &Option<Ticket>| it.as_ref().map(|it| (it.issuer, it.holder));
+                let moved = ends(&before) != ends(&after);
                 if let Some(ticket) = &before {
                     self.detach(id, ticket);
+                    if moved {
+                        self.count_height(ticket, false);
+                    }
                 }
                 match after {
                     Some(ticket) => {
                         self.attach(id, &ticket);
                         self.next_ticket = self.next_ticket.max(id.0 + 1);
-                        self.tickets.insert(id, ticket);
+                        self.tickets.insert(id, ticket.clone());
+                        if moved {
+                            self.count_height(&ticket, true);
+                        }
                     }
                     None => {
                         self.tickets.remove(&id);
@@ -112,40 +122,40 @@ impl Ledger {
     }
 
     fn index(&mut self, id: CurrencyId, record: &CurrencyRecord) {
-        match &record.nature {
-            Nature::Client { founder, .. } => {
+        match &record.kind {
+            CurrencyKind::Client { founder, .. } => {
                 self.by_founder.insert(*founder, id);
             }
-            Nature::Base | Nature::Pure => {
+            CurrencyKind::Base | CurrencyKind::Pure => {
                 self.by_name.insert((record.owner, record.name.clone()), id);
             }
-            Nature::Job { loans } => {
+            CurrencyKind::Job { loans } => {
                 for Loan { lender, resource, amount } in loans {
                     *self.lent.entry((*lender, resource.clone())).or_default() += amount;
                 }
             }
         }
-        if !matches!(record.nature, Nature::Client { .. }) {
+        if !matches!(record.kind, CurrencyKind::Client { .. }) {
             *self.owned.entry(record.owner).or_default() += 1;
         }
     }
 
     fn unindex(&mut self, id: CurrencyId, record: &CurrencyRecord) {
-        match &record.nature {
-            Nature::Client { founder, .. } => {
+        match &record.kind {
+            CurrencyKind::Client { founder, .. } => {
                 self.by_founder.remove(founder);
             }
-            Nature::Base | Nature::Pure => {
+            CurrencyKind::Base | CurrencyKind::Pure => {
                 let gone = self.by_name.remove(&(record.owner, record.name.clone()));
                 debug_assert_eq!(gone, Some(id));
             }
-            Nature::Job { loans } => {
+            CurrencyKind::Job { loans } => {
                 for Loan { lender, resource, amount } in loans {
                     subtract(&mut self.lent, (*lender, resource.clone()), *amount);
                 }
             }
         }
-        if !matches!(record.nature, Nature::Client { .. }) {
+        if !matches!(record.kind, CurrencyKind::Client { .. }) {
             let left = self.owned.get_mut(&record.owner).expect("the owner was counted");
             *left -= 1;
             if *left == 0 {

@@ -2,10 +2,13 @@
 #![allow(dead_code)]
 
 pub mod trades;
+use allot_ledger::operation::{
+    CreateCurrency, Exit, Fork, Fund, Grant, Join, Leave, Nice, Place, TakeBack, Transfer, Unfund,
+};
 
 use allot_ledger::{
     Authority, BASE, Caller, Change, CurrencyId, Funding, Intent, Ledger, NewClient, Placement,
-    Placements, PolicyKey, ProcessIdentity, Refusal, Resource, TicketKind, decide,
+    Placements, PolicyKey, ProcessIdentity, Refusal, Resource, Rights, Subject, TicketKind, decide,
 };
 
 /// Do something on somebody's authority.
@@ -53,52 +56,58 @@ pub fn new_client(pid: u32, uid: u32) -> NewClient {
 }
 
 pub fn soft(amount: u64) -> Funding {
-    Funding { resource: Resource::Cpu, kind: TicketKind::Soft, amount }
+    Funding { resource: Resource::CPU, kind: TicketKind::Soft, amount }
 }
 
 pub fn hard(amount: u64) -> Funding {
-    Funding { resource: Resource::Cpu, kind: TicketKind::Hard, amount }
+    Funding { resource: Resource::CPU, kind: TicketKind::Hard, amount }
 }
 
 pub fn create(name: &str, owner: u32) -> Intent {
     let mode = "fci------".parse().expect("a mode");
-    Intent::CreateCurrency { name: name.to_owned(), owner, group: owner, mode }
+    Intent::from(CreateCurrency { name: name.to_owned(), owner, group: owner, mode })
 }
 
 pub fn fund(holder: CurrencyId, issuer: CurrencyId, funding: Funding) -> Intent {
-    Intent::Fund { holder, issuer, funding }
+    Intent::from(Fund { holder, issuer, funding })
 }
 
 pub fn unfund(holder: CurrencyId, issuer: CurrencyId) -> Intent {
-    Intent::Unfund { holder, issuer, resource: Resource::Cpu, kind: TicketKind::Soft }
+    Intent::from(Unfund { holder, issuer, resource: Resource::CPU, kind: TicketKind::Soft })
 }
 
 pub fn nice(pid: u32, uid: u32, amount: u64) -> Intent {
-    Intent::Nice { client: new_client(pid, uid), resource: Resource::Cpu, amount }
+    Intent::from(Nice { client: new_client(pid, uid), resource: Resource::CPU, amount })
 }
 
 pub fn fork(parent: u32, child: u32, uid: u32) -> Intent {
-    Intent::Fork { parent: process(parent), child: new_client(child, uid) }
+    Intent::from(Fork { parent: process(parent), child: new_client(child, uid) })
 }
 
 pub fn exit(pid: u32) -> Intent {
-    Intent::Exit { member: process(pid).into() }
+    Intent::from(Exit { member: process(pid).into() })
 }
 
 pub fn join(member: NewClient, client: CurrencyId) -> Intent {
-    Intent::Join { member, client }
+    Intent::from(Join { member, client })
 }
 
 pub fn leave(member: NewClient) -> Intent {
-    Intent::Leave { member }
+    Intent::from(Leave { member })
+}
+
+/// Lets a user give to a currency.
+pub fn let_give(ledger: &mut Ledger, uid: u32, to: CurrencyId) {
+    let (subject, rights) = (Subject::Uid(uid), Rights::FUND);
+    perform(ledger, &root(), Intent::from(Grant { currency: to, subject, rights }));
 }
 
 pub fn transfer(lender: CurrencyId, holder: CurrencyId) -> Intent {
-    Intent::Transfer { lender, holder, resource: Resource::Cpu }
+    Intent::from(Transfer { lender, holder, resource: Resource::CPU })
 }
 
 pub fn take_back(lender: CurrencyId) -> Intent {
-    Intent::TakeBack { lender, resource: Resource::Cpu }
+    Intent::from(TakeBack { lender, resource: Resource::CPU })
 }
 
 /// One currency a user, each funded with 100 soft base tickets; a process gets 10 (paper 1, 5.2).
@@ -120,7 +129,7 @@ pub fn user_level(uid: u32) -> Placement {
 /// The policy places a process; answers its client.
 pub fn place(ledger: &mut Ledger, pid: u32, placements: Placements) -> CurrencyId {
     let uid = placements.levels.last().expect("a level").owner;
-    let intent = Intent::Place { client: new_client(pid, uid), placements };
+    let intent = Intent::from(Place { client: new_client(pid, uid), placements });
     perform(ledger, &Authority::System, intent);
     ledger.client_of(process(pid)).expect("it was placed")
 }
@@ -132,11 +141,11 @@ pub fn home(ledger: &Ledger, uid: u32) -> CurrencyId {
 
 /// How many soft CPU tickets a holder has of an issuer; `None` without a ticket.
 pub fn tickets(ledger: &Ledger, holder: CurrencyId, issuer: CurrencyId) -> Option<u64> {
-    let held = ledger.held(holder, issuer, &Resource::Cpu, TicketKind::Soft);
+    let held = ledger.held(holder, issuer, &Resource::CPU, TicketKind::Soft);
     held.map(|(_, ticket)| ticket.amount)
 }
 
 /// All soft CPU base tickets that there are.
 pub fn base_total(ledger: &Ledger) -> u64 {
-    ledger.currency(BASE).expect("base").issued_of(&Resource::Cpu).soft
+    ledger.currency(BASE).expect("base").issued_of(&Resource::CPU).soft
 }

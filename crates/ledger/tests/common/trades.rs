@@ -1,13 +1,14 @@
 //! A few words in which exchanges are told.
 
 use super::{create, fund, perform, root, user};
+use allot_ledger::operation::{ChangeMode, MakeOffer};
 use allot_ledger::{
-    BASE, CurrencyId, ExchangeId, Funding, Good, Intent, Ledger, Leg, Offer, OfferId, Resource,
-    Terms, TicketKind,
+    BASE, CurrencyId, ExchangeId, Funding, Good, Intent, Ledger, Leg, Mode, Offer, OfferId,
+    Resource, Rights, Terms, TicketKind,
 };
 
 pub fn disk() -> Resource {
-    Resource::Disk("sda".to_owned())
+    Resource::disk("sda")
 }
 
 pub fn good(resource: Resource) -> Good {
@@ -26,7 +27,10 @@ pub fn of(resource: Resource, kind: TicketKind, amount: u64) -> Funding {
 /// 150 can be given away.
 pub fn funded(ledger: &mut Ledger, uid: u32) -> CurrencyId {
     let id = perform(ledger, &user(uid), create(&format!("u{uid}"), uid)).expect("made");
-    for resource in [Resource::Cpu, disk(), Resource::Memory] {
+    // It takes gifts of everybody.
+    let mode = Mode::new(Rights::ALL, Rights::NONE, Rights::FUND);
+    perform(ledger, &user(uid), Intent::from(ChangeMode { currency: id, mode }));
+    for resource in [Resource::CPU, disk(), Resource::MEMORY] {
         perform(ledger, &root(), fund(id, BASE, of(resource, TicketKind::Soft, 160)));
     }
     id
@@ -42,7 +46,7 @@ pub fn partial(offer: Offer) -> Offer {
 }
 
 pub fn place_offer(ledger: &mut Ledger, uid: u32, offer: Offer) -> OfferId {
-    perform(ledger, &user(uid), Intent::Offer { offer });
+    perform(ledger, &user(uid), Intent::from(MakeOffer { offer }));
     ledger.offers().last().expect("it stands").0
 }
 

@@ -104,5 +104,5 @@ pub fn skip(test: &str, reason: &str) {
 }
 
 pub fn is_root() -> bool {
-    nix::unistd::geteuid().is_root()
+    rustix::process::geteuid().is_root()
 }

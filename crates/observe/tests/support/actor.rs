@@ -1,11 +1,10 @@
 //! A process that lives as the tests tell it: one command a line on standard input, one line of
 //! answer on standard output. It ends with its standard input, and its children with it.
 
-use nix::sys::wait::waitpid;
-use nix::unistd::{ForkResult, Gid, Uid, fork, setresgid, setresuid};
+use rustix::process::{Pid, WaitOptions, wait, waitpid};
 use std::ffi::CString;
-use std::io::Write;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -15,7 +14,7 @@ use std::time::{Duration, Instant};
 
 fn main() {
     let mut actor = Actor {
-        lifeline: nix::unistd::pipe().expect("a pipe"),
+        lifeline: std::io::pipe().expect("a pipe"),
         spinning: Arc::new(AtomicBool::new(false)),
         kept: Vec::new(),
     };
@@ -37,7 +36,7 @@ fn main() {
 
 struct Actor {
     /// Children read from it and end when we are gone.
-    lifeline: (OwnedFd, OwnedFd),
+    lifeline: (PipeReader, PipeWriter),
     spinning: Arc<AtomicBool>,
     kept: Vec<UnixStream>,
 }
@@ -47,7 +46,7 @@ fn read_command() -> Option<String> {
     let mut line = Vec::new();
     let mut byte = [0];
     loop {
-        match nix::unistd::read(std::io::stdin(), &mut byte) {
+        match rustix::io::read(std::io::stdin(), &mut byte) {
             Ok(1) if byte[0] == b'\n' => return String::from_utf8(line).ok(),
             Ok(1) => line.push(byte[0]),
             _ => return None,
@@ -73,27 +72,31 @@ impl Actor {
         let reply = match verb {
             "fork" => self.child_that_waits().to_string(),
             "fork-exit" => child_that_exits().to_string(),
-            "reap" => waitpid(None, None).expect("a child").pid().expect("its pid").to_string(),
+            "reap" => reap(None).to_string(),
             "double-fork" => self.double_fork(),
             "storm" => {
                 for _ in 0..number() {
-                    waitpid(nix::unistd::Pid::from_raw(child_that_exits()), None).expect("child");
+                    reap(Pid::from_raw(child_that_exits()));
                 }
                 "ok".to_owned()
             }
             "setuid" => {
-                let uid = Uid::from_raw(number());
-                setresuid(uid, uid, uid).expect("setresuid");
+                let uid = number();
+                // SAFETY: the call takes plain numbers.
+                assert_eq!(unsafe { libc::setresuid(uid, uid, uid) }, 0, "setresuid");
                 "ok".to_owned()
             }
             "setgid" => {
-                let gid = Gid::from_raw(number());
-                setresgid(gid, gid, gid).expect("setresgid");
+                let gid = number();
+                // SAFETY: the call takes plain numbers.
+                assert_eq!(unsafe { libc::setresgid(gid, gid, gid) }, 0, "setresgid");
                 "ok".to_owned()
             }
             "setgroups" => {
-                let groups: Vec<Gid> = (0..number()).map(|n| Gid::from_raw(5000 + n)).collect();
-                nix::unistd::setgroups(&groups).expect("setgroups");
+                let groups: Vec<u32> = (0..number()).map(|n| 5000 + n).collect();
+                // SAFETY: the kernel reads as many numbers as the vector has.
+                let set = unsafe { libc::setgroups(groups.len(), groups.as_ptr()) };
+                assert_eq!(set, 0, "setgroups");
                 "ok".to_owned()
             }
             "exec" => {
@@ -139,9 +142,8 @@ impl Actor {
                 while Instant::now() < end {
                     std::hint::spin_loop();
                 }
-                let clock = nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID;
-                let time = nix::time::clock_gettime(clock).expect("our own clock");
-                (time.tv_sec() * 1_000_000_000 + time.tv_nsec()).to_string()
+                let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+                (time.tv_sec * 1_000_000_000 + time.tv_nsec).to_string()
             }
             "connect" => {
                 self.kept.push(UnixStream::connect(argument).expect("connect"));
@@ -154,9 +156,10 @@ impl Actor {
 
     fn child_that_waits(&self) -> i32 {
         // SAFETY: the child only makes system calls that are async-signal-safe.
-        match unsafe { fork() }.expect("fork") {
-            ForkResult::Parent { child } => child.as_raw(),
-            ForkResult::Child => self.wait_for_the_end(),
+        match unsafe { libc::fork() } {
+            -1 => panic!("fork"),
+            0 => self.wait_for_the_end(),
+            child => child,
         }
     }
 
@@ -172,29 +175,40 @@ impl Actor {
 
     /// A child that leaves behind a child of its own: "middle grandchild".
     fn double_fork(&self) -> String {
-        let (reader, writer) = nix::unistd::pipe().expect("a pipe");
+        let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
         // SAFETY: the children only make system calls that are async-signal-safe.
-        let middle = match unsafe { fork() }.expect("fork") {
-            ForkResult::Parent { child } => child,
-            ForkResult::Child => {
+        let middle = match unsafe { libc::fork() } {
+            0 => {
                 let grandchild = self.child_that_waits();
-                let _ = nix::unistd::write(&writer, &grandchild.to_ne_bytes());
+                let _ = writer.write_all(&grandchild.to_ne_bytes());
                 // SAFETY: ends this process without running anything of the parent's.
                 unsafe { libc::_exit(0) }
             }
+            -1 => panic!("fork"),
+            child => child,
         };
         let mut bytes = [0; 4];
-        nix::unistd::read(&reader, &mut bytes).expect("the grandchild's pid");
-        waitpid(middle, None).expect("the middle ends");
+        reader.read_exact(&mut bytes).expect("the grandchild's pid");
+        reap(Pid::from_raw(middle));
         format!("{middle} {}", i32::from_ne_bytes(bytes))
     }
 }
 
 fn child_that_exits() -> i32 {
     // SAFETY: the child does nothing but exit.
-    match unsafe { fork() }.expect("fork") {
-        ForkResult::Parent { child } => child.as_raw(),
+    match unsafe { libc::fork() } {
         // SAFETY: ends this process without running anything of the parent's.
-        ForkResult::Child => unsafe { libc::_exit(7) },
+        0 => unsafe { libc::_exit(7) },
+        -1 => panic!("fork"),
+        child => child,
     }
+}
+
+/// Waits for the end of a child, of any where none is named.
+fn reap(child: Option<Pid>) -> Pid {
+    let ended = match child {
+        Some(child) => waitpid(Some(child), WaitOptions::empty()),
+        None => wait(WaitOptions::empty()),
+    };
+    ended.expect("a child").expect("it has ended").0
 }

@@ -35,7 +35,7 @@ const CROWD: u64 = 8;
 const ADVANCE_NS: u64 = 50_000;
 /// A client's rate is what it was due on average while so much was given by every CPU, or more. Until
 /// that is known it is its value, and it waits at most for as long as it takes to know it.
-const RATE_NS: u64 = 200_000_000;
+pub const RATE_NS: u64 = 200_000_000;
 /// Who was away for so many such times has no rate.
 const RATE_STALE: u64 = 4;
 /// Rule 5.

@@ -3,8 +3,10 @@
 //! names the one seed that repeats it.
 
 use allot_sim::adversary::{Audit, Counterexample, Tally, play};
+use allot_sim::orders::{self, Mattered};
 use allot_sim::{large, small};
 use clap::Parser;
+use std::fmt;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,7 +41,23 @@ struct Soak<'a> {
     started: Instant,
     next: AtomicU64,
     broken: AtomicBool,
-    found: Mutex<Option<Box<Counterexample>>>,
+    found: Mutex<Option<Broken>>,
+}
+
+/// What does not hold.
+#[derive(Debug)]
+enum Broken {
+    Theorem(Box<Counterexample>),
+    Order(Box<Mattered>),
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Broken::Theorem(found) => found.fmt(f),
+            Broken::Order(mattered) => mattered.fmt(f),
+        }
+    }
 }
 
 impl Soak<'_> {
@@ -49,8 +67,10 @@ impl Soak<'_> {
             || limit.is_some_and(|limit| self.started.elapsed() >= limit)
     }
 
-    fn work(&self) -> Tally {
+    /// Answers what was played, and how many pairs of an event and a request in both orders.
+    fn work(&self) -> (Tally, u64) {
         let mut tally = Tally::default();
+        let mut pairs = 0;
         while !self.over() {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             if number >= self.arguments.sequences {
@@ -61,10 +81,18 @@ impl Soak<'_> {
             if let Err(found) = play(self.arguments.seed.wrapping_add(number), audit, &mut tally) {
                 self.broken.store(true, Ordering::Relaxed);
                 let mut first = self.found.lock().expect("nobody panics with it");
-                first.get_or_insert(found);
+                first.get_or_insert(Broken::Theorem(found));
+            }
+            match orders::play(self.arguments.seed.wrapping_add(number)) {
+                Ok(count) => pairs += count,
+                Err(mattered) => {
+                    self.broken.store(true, Ordering::Relaxed);
+                    let mut first = self.found.lock().expect("nobody panics with it");
+                    first.get_or_insert(Broken::Order(mattered));
+                }
             }
         }
-        tally
+        (tally, pairs)
     }
 
     fn show_progress(&self, finished: impl Fn() -> bool) {
@@ -102,11 +130,14 @@ fn main() -> ExitCode {
         .threads
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
     let mut tally = Tally::default();
+    let mut pairs = 0;
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..count.max(1)).map(|_| scope.spawn(|| soak.work())).collect();
         soak.show_progress(|| threads.iter().all(|thread| thread.is_finished()));
         for thread in threads {
-            tally.add(&thread.join().expect("a worker ends without a panic"));
+            let (played, in_both_orders) = thread.join().expect("a worker ends without a panic");
+            tally.add(&played);
+            pairs += in_both_orders;
         }
     });
     let found = soak.found.into_inner().expect("nobody panics with it");
@@ -115,7 +146,10 @@ fn main() -> ExitCode {
         println!("BROKEN after {} sequences ({seconds:.0} s)\n{found}", tally.sequences);
         return ExitCode::FAILURE;
     }
-    println!("held: {tally}, first seed {}, {seconds:.0} s", arguments.seed);
+    let seed = arguments.seed;
+    println!(
+        "held: {tally}, {pairs} events and requests in both orders, first seed {seed}, {seconds:.0} s"
+    );
     ExitCode::SUCCESS
 }
 

@@ -1,8 +1,9 @@
 //! The machine's ledger: intents, and what follows from them.
+use ledger::operation::{Adopt, CreateCurrency, Fund, SetClass};
 
 use ledger::{
-    Authority, BASE, Caller, Change, Class, CurrencyId, Funding, Intent, Ledger, Mode, Nature,
-    NewClient, ProcessIdentity, Refusal, Resource, TicketKind, decide,
+    Authority, BASE, Caller, Change, Class, CurrencyId, CurrencyKind, Funding, Intent, KindName,
+    Ledger, Mode, NewClient, ProcessIdentity, Refusal, Resource, TicketKind, decide,
 };
 use policy::idle::Idle;
 use std::collections::VecDeque;
@@ -25,12 +26,12 @@ pub fn funding(resource: Resource, kind: TicketKind, amount: u64) -> Funding {
 
 /// The machine's disk, as the ledger names it.
 pub fn disk() -> Resource {
-    Resource::Disk(DISK.to_owned())
+    Resource::disk(DISK)
 }
 
 /// The machine's link, as the ledger names it.
 pub fn link() -> Resource {
-    Resource::Net(LINK.to_owned())
+    Resource::net(LINK)
 }
 
 impl Machine {
@@ -48,13 +49,13 @@ impl Machine {
             self.link.follow(change);
             match change {
                 Change::Currency { id, before: None, after: Some(record) } => {
-                    if matches!(record.nature, Nature::Client { .. }) {
+                    if matches!(record.kind, CurrencyKind::Client { .. }) {
                         self.admit(*id);
                     }
                 }
                 Change::Currency { .. } | Change::Exchange { .. } => self.guarantees_stale = true,
                 Change::Ticket { before, after, .. } => {
-                    let memory = |ticket: &ledger::Ticket| ticket.resource == Resource::Memory;
+                    let memory = |ticket: &ledger::Ticket| ticket.resource.is_amount();
                     self.guarantees_stale |= before.iter().chain(after).any(memory);
                 }
                 _ => {}
@@ -74,11 +75,11 @@ impl Machine {
         tickets: &[Funding],
     ) -> Result<CurrencyId, Refusal> {
         let name = name.to_owned();
-        let create = Intent::CreateCurrency { name, owner: 0, group: 0, mode: Mode::PRIVATE };
+        let create = Intent::from(CreateCurrency { name, owner: 0, group: 0, mode: Mode::PRIVATE });
         let holder = created(&self.ask(root(), create)?);
         for funding in tickets {
             let funding = funding.clone();
-            self.ask(root(), Intent::Fund { holder, issuer, funding })?;
+            self.ask(root(), Intent::from(Fund { holder, issuer, funding }))?;
         }
         Ok(holder)
     }
@@ -95,7 +96,7 @@ impl Machine {
         let pid = self.clients.len() as u32 + 1;
         let process = ProcessIdentity { pid, start_time_ticks: 0 };
         let client = NewClient::process(process, 0, 0);
-        let adopt = Intent::Adopt { client, issuer, funding: tickets.to_vec() };
+        let adopt = Intent::from(Adopt { client, issuer, funding: tickets.to_vec() });
         Ok(created(&self.ask(root(), adopt)?))
     }
 
@@ -104,7 +105,7 @@ impl Machine {
     /// # Errors
     /// The broker's refusal.
     pub fn make_guest(&mut self, client: CurrencyId) -> Result<(), Refusal> {
-        self.ask(root(), Intent::SetClass { client, class: Class::Guest }).map(drop)
+        self.ask(root(), Intent::from(SetClass { client, class: Class::Guest })).map(drop)
     }
 
     /// The ledger.
@@ -115,12 +116,12 @@ impl Machine {
     /// What a client is due now of a resource, in parts of [`valuation::WHOLE`]; 0 of a resource that the machine
     /// does not have.
     pub fn value(&mut self, resource: &Resource, client: CurrencyId) -> u64 {
-        match resource {
-            Resource::Cpu => self.cpus.funding.graph().value(client),
-            Resource::Memory => self.memory_graph.value(client),
-            Resource::Disk(name) if name == DISK => self.disk.queue().graph().value(client),
-            Resource::Net(name) if name == LINK => self.link.queue().graph().value(client),
-            Resource::Disk(_) | Resource::Net(_) => 0,
+        match (resource.kind(), resource.instance()) {
+            (KindName::CPU, None) => self.cpus.funding.graph().value(client),
+            (KindName::MEMORY, None) => self.memory_graph.value(client),
+            (KindName::DISK, Some(DISK)) => self.disk.queue().graph().value(client),
+            (KindName::NET, Some(LINK)) => self.link.queue().graph().value(client),
+            _ => 0,
         }
     }
 

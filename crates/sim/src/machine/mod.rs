@@ -209,7 +209,7 @@ impl Machine {
             seed: settings.seed,
             ..keyed::Settings::default()
         };
-        let disk = Resource::Disk(DISK.to_owned());
+        let disk = Resource::disk(DISK);
         let chance = Chance::new(settings.seed, u64::MAX);
         let mut clock = Clock::default();
         clock.schedule(LOOK_NS, Event::Look);
@@ -223,11 +223,11 @@ impl Machine {
                 TicketClocks::of(&ledger),
             ),
             memory: Memory::new(pages),
-            memory_graph: Graph::of(&ledger, Resource::Memory),
+            memory_graph: Graph::of(&ledger, Resource::MEMORY),
             guarantees_stale: false,
             rule: Rule::ByAge,
             disk: Disk::new(&ledger, disk, settings.disk, chance),
-            link: Link::new(&ledger, Resource::Net(LINK.to_owned()), settings.link),
+            link: Link::new(&ledger, Resource::net(LINK), settings.link),
             places: Vec::new(),
             next_place: 0,
             clients: Vec::new(),

@@ -46,7 +46,7 @@ pub struct TicketClocks {
 impl TicketClocks {
     /// Of a ledger, nobody active.
     pub fn of(ledger: &Ledger) -> TicketClocks {
-        let graph = Graph::of(ledger, Resource::Cpu);
+        let graph = Graph::of(ledger, Resource::CPU);
         let mut clocks = TicketClocks { graph, nodes: Vec::new(), service_ns: None };
         for currency in ledger.currencies() {
             clocks.meet(currency.id);
@@ -202,6 +202,7 @@ impl Funding for TicketClocks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ledger::operation::{Adopt, CreateCurrency, Fund, MakeExchange};
     use ledger::{Authority, Caller, Good, Intent, Leg, Mode, NewClient, ProcessIdentity, decide};
     use rand_core::{RngCore, SeedableRng};
     use rand_pcg::Pcg64Mcg;
@@ -220,15 +221,15 @@ mod tests {
         }
 
         fn fund(&mut self, holder: CurrencyId, issuer: CurrencyId, kind: TicketKind, amount: u64) {
-            let funding = ledger::Funding { resource: Resource::Cpu, kind, amount };
-            self.act(Intent::Fund { holder, issuer, funding });
+            let funding = ledger::Funding { resource: Resource::CPU, kind, amount };
+            self.act(Intent::from(Fund { holder, issuer, funding }));
         }
 
         fn client(&mut self, issuer: CurrencyId, kind: TicketKind, amount: u64) -> CurrencyId {
             let process = ProcessIdentity { pid: self.next, start_time_ticks: 1 };
             self.next += 1;
             let client = NewClient::process(process, 0, 0);
-            self.act(Intent::Adopt { client, issuer: BASE, funding: vec![] });
+            self.act(Intent::from(Adopt { client, issuer: BASE, funding: vec![] }));
             let id = self.ledger.client_of(process).expect("just made");
             self.fund(id, issuer, kind, amount);
             id
@@ -241,11 +242,13 @@ mod tests {
     fn exchanges_are_due_as_they_are_valued() {
         use TicketKind::{Hard, Soft};
         let mut funds = Funds { ledger: Ledger::new(0, 0), next: 1 };
-        let make = |name: &str| Intent::CreateCurrency {
-            name: name.to_owned(),
-            owner: 0,
-            group: 0,
-            mode: Mode::PRIVATE,
+        let make = |name: &str| {
+            Intent::from(CreateCurrency {
+                name: name.to_owned(),
+                owner: 0,
+                group: 0,
+                mode: Mode::PRIVATE,
+            })
         };
         let [user, team] = ["user", "team"].map(|name| {
             funds.act(make(name));
@@ -273,11 +276,11 @@ mod tests {
                 let pick = |rng: &mut Pcg64Mcg| all[rng.next_u32() as usize % all.len()];
                 let (giver, receiver) = (pick(&mut rng), pick(&mut rng));
                 let kind = if rng.next_u32().is_multiple_of(4) { Hard } else { Soft };
-                let good = Good { resource: Resource::Cpu, kind };
+                let good = Good { resource: Resource::CPU, kind };
                 let amount = funds.ledger.spare(giver, &good) / 2;
                 if giver != receiver && amount > 0 {
                     let legs = vec![Leg { giver, receiver, good, amount }];
-                    let changes = funds.act(Intent::Exchange { legs, until_s: None });
+                    let changes = funds.act(Intent::from(MakeExchange { legs, until_s: None }));
                     changes.iter().for_each(|change| clocks.follow(change));
                 }
             }

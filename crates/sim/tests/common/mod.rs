@@ -17,7 +17,7 @@ pub fn hard(resource: Resource, amount: u64) -> Funding {
 }
 
 pub fn cpu(amount: u64) -> Funding {
-    soft(Resource::Cpu, amount)
+    soft(Resource::CPU, amount)
 }
 
 pub fn client(machine: &mut Machine, issuer: CurrencyId, tickets: &[Funding]) -> CurrencyId {
@@ -42,7 +42,7 @@ pub fn four_readers(tickets: TicketsCount, seed: u64) -> (Machine, Vec<CurrencyI
     for amount in [477, 334, 0, 0] {
         let mut tickets = vec![cpu(1000), soft(disk(), 1000)];
         if amount > 0 {
-            tickets.push(hard(Resource::Memory, amount));
+            tickets.push(hard(Resource::MEMORY, amount));
         }
         let reader = client(&mut machine, BASE, &tickets);
         let file = (machine.add_file(4096), 4096);

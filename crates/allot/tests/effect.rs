@@ -1,0 +1,68 @@
+//! A command that cannot take effect says so, and one about something that is not there is refused.
+
+mod common;
+
+use common::Daemon;
+
+/// A private allotd shares the CPU alone: everything else is kept, and that is said.
+#[test]
+fn what_has_no_effect_says_so_and_why() {
+    let Some(daemon) = Daemon::start_with("what_has_no_effect_says_so_and_why", &[]) else {
+        return;
+    };
+    daemon.says(&["currency", "create", "a"]);
+    let disk = std::fs::read_dir("/sys/class/block").ok().and_then(|mut list| list.next());
+    let disk = disk.map(|it| it.expect("an entry").file_name().into_string().expect("a name"));
+    let mut asked = vec![
+        (vec!["fund", "a", "--from", "base", "--memory", "5"], "memory"),
+        (vec!["fund", "a", "--from", "base", "--net", "lo=5"], "networks"),
+    ];
+    let of_disk = disk.map(|name| (format!("{name}=5"), name));
+    if let Some((shares, name)) = &of_disk {
+        asked.push((vec!["fund", "a", "--from", "base", "--disk", shares], "CPU only"));
+        asked.push((vec!["limit", "a", "--disk", name, "--read", "10M"], "CPU only"));
+    }
+    for (arguments, why) in asked {
+        let done = daemon.run(&arguments);
+        let says = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{arguments:?}: {says}");
+        assert!(
+            says.contains("has no effect now: ") && says.contains(why),
+            "{arguments:?}: {says}"
+        );
+        let json = daemon.json(&arguments)["results"][0]["notes"].to_string();
+        assert!(json.contains("has no effect now"), "{arguments:?}: {json}");
+    }
+    for quiet in [
+        ["fund", "a", "--from", "base", "--cpu", "5"],
+        ["fund", "a", "--from", "base", "--net", "lo=0"],
+    ] {
+        let done = daemon.run(&quiet);
+        assert!(done.status.success() && done.stderr.is_empty(), "{quiet:?}");
+    }
+}
+
+#[test]
+fn what_is_not_there_is_refused_and_changes_nothing() {
+    let test = "what_is_not_there_is_refused_and_changes_nothing";
+    let Some(daemon) = Daemon::start_with(test, &[]) else { return };
+    daemon.says(&["currency", "create", "a"]);
+    let before = daemon.json(&["tree"]);
+    for missing in [
+        &["fund", "a", "--from", "base", "--net", "nosuch0=5"][..],
+        &["fund", "a", "--from", "base", "--cpu", "5", "--disk", "nosuchdisk=5"],
+        &["limit", "a", "--disk", "nosuchdisk", "--read", "10M"],
+    ] {
+        daemon.refuses(missing, "unknown");
+    }
+    assert_eq!(daemon.json(&["tree"]), before);
+    for resource in ["mem", "disk:nosuchdisk", "cpu:0"] {
+        let done = daemon.run(&["tree", "--resource", resource]);
+        let says = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(1), "{resource}: {says}");
+        assert!(says.contains("names no resource here; there are cpu, memory"), "{says}");
+    }
+    for resource in ["cpu", "memory", "net:eth0"] {
+        daemon.says(&["tree", "--resource", resource]);
+    }
+}

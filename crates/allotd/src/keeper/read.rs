@@ -1,0 +1,65 @@
+//! Answers to those who only look.
+
+use super::request::{EVENTS_PAGE, Request};
+use super::state::Running;
+use crate::api_error::not_durable;
+use crate::event::event;
+use crate::members::member_name;
+use ledger::{Caller, CurrencyId};
+use wire::{ApiError, ErrorBody, ErrorCode, Event, Sample, Status};
+
+impl Running {
+    /// Answers a request that changes nothing in the ledger.
+    pub(super) fn read(&mut self, request: Request) {
+        match request {
+            Request::Status(reply) => drop(reply.send(self.status())),
+            Request::Snapshot(reply) => drop(reply.send(Box::new(self.snapshot()))),
+            Request::Sample(reply) => drop(reply.send(self.sample())),
+            Request::Events(after, reply) => drop(reply.send(self.events_after(after))),
+            Request::Policy(reply) => drop(reply.send(self.keeper.enforcement.policy())),
+            Request::SetPolicy { caller, policy, reply } => {
+                drop(reply.send(self.set_policy(&caller, policy)));
+            }
+            Request::Trace(caller, reply) => drop(reply.send(self.trace(&caller))),
+            Request::Operate { .. } | Request::Life | Request::Stop => {
+                unreachable!("not a read")
+            }
+        }
+    }
+
+    fn status(&mut self) -> Status {
+        let ledger = &self.keeper.ledger;
+        let mut status = self.keeper.status.clone();
+        status.sequence = self.keeper.journal.sequence();
+        status.currencies = ledger.currency_count() as u64;
+        status.tickets = ledger.tickets().count() as u64;
+        status.clients = ledger.clients().count() as u64;
+        self.keeper.enforcement.look();
+        status.cpu = self.keeper.enforcement.view();
+        status.others = self.keeper.enforcement.others_view();
+        status
+    }
+
+    fn sample(&mut self) -> Sample {
+        let mut sample = self.keeper.enforcement.sample_view();
+        for client in &mut sample.clients {
+            let currency = self.keeper.ledger.currency(CurrencyId(client.id));
+            if let Some(founder) = currency.and_then(|currency| currency.founder()) {
+                client.command = member_name(&founder, &self.commands, &self.cgroups);
+            }
+        }
+        sample
+    }
+
+    fn events_after(&self, sequence: u64) -> Result<Vec<Event>, ErrorBody> {
+        let kept = self.keeper.journal.entries(sequence, EVENTS_PAGE);
+        kept.map(|entries| entries.iter().map(event).collect())
+            .map_err(|error| ErrorBody { error: not_durable(&error) })
+    }
+
+    fn trace(&mut self, caller: &Caller) -> Result<enforcer::Trace, ApiError> {
+        self.must_rule(caller, "trace every choice")?;
+        let traced = self.keeper.enforcement.trace();
+        traced.map_err(|why| ApiError::new(ErrorCode::Conflict, why))
+    }
+}

@@ -1,0 +1,196 @@
+//! The loop of the keeper: rounds of requests, and a look around when nobody asks.
+
+use super::processes::released;
+use super::request::Request;
+use super::state::{Keeper, Round, Running, Waiting};
+use crate::clock::unix_ms;
+use crate::elder::Elder;
+use crate::exchange_desk::ExchangeDesk;
+use crate::fair_queue::FairQueue;
+use crate::members::{self, Cgroups, Commands};
+use crate::names::Names;
+use crate::others::Others;
+use ledger::operation::{Ensure, Exit, SetMemory};
+use ledger::{Authority, Intent, JoinedAs, Resource};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+use valuation::Graph;
+use wire::{Event, EventKind};
+
+/// The work of one round, in operations, so that nobody waits long to be acknowledged.
+const ROUND_WORK: u64 = 128;
+
+/// Interval between looks around when nobody asks for anything.
+const HOUSEKEEPING: Duration = Duration::from_millis(500);
+
+impl Keeper {
+    /// Adopt what still lives, then serve until told to stop.
+    pub fn run(self, requests: &FairQueue<Request>) {
+        let cpu = Graph::of(&self.ledger, Resource::CPU);
+        let others = Others::of(&self.ledger);
+        // A private allotd takes up nobody on its own.
+        let released = match &self.policy {
+            Some(_) => released(&self.journal),
+            None => BTreeSet::new(),
+        };
+        let cgroups = Cgroups::look(&self.ledger);
+        let mut running = Running {
+            keeper: self,
+            cpu,
+            others,
+            desk: ExchangeDesk::new(),
+            names: Names::default(),
+            has_unnamed: false,
+            commands: Commands::new(),
+            cgroups,
+            looked_at: None,
+            released,
+            joined_as: JoinedAs::new(),
+            written: Default::default(),
+            owed: Vec::new(),
+            failed: None,
+            generation: 0,
+            must_sweep: true,
+            swept: None,
+        };
+        running.ensure_everybodys();
+        running.tell_memory();
+        running.sweep_if_needed();
+        running.enforce();
+        running.serve(requests);
+        running.keeper.enforcement.end();
+        running.keeper.audit.keep_up(&running.keeper.journal);
+    }
+}
+
+impl Running {
+    /// Where the kernel's scheduler has everybody, the kernel's threads and the processes that
+    /// nobody manages are clients like others.
+    fn ensure_everybodys(&mut self) {
+        let Some(policy) = &self.keeper.policy else { return };
+        if !self.keeper.enforcement.covers_everybody() {
+            return;
+        }
+        let mut round = Round::default();
+        for (member, funding) in policy.everybodys() {
+            if self.keeper.ledger.founded_by(&member).is_none() {
+                self.observe(Intent::from(Ensure { member, funding }), &mut round.entries);
+            }
+        }
+        self.finish(round);
+    }
+
+    /// Says how much memory there is to promise, where that has changed.
+    fn tell_memory(&mut self) {
+        let Some(kib) = self.keeper.memory_kib else { return };
+        let mut round = Round::default();
+        let intent = Intent::from(SetMemory { kib });
+        match self.change(Authority::System, intent, &mut round.entries) {
+            Ok(_) => {
+                // Nothing is written down when nothing changed.
+                round.entries.retain(|entry| !entry.changes.is_empty());
+                self.finish(round);
+            }
+            Err(refusal) => self.report(format!("memory: {refusal}")),
+        }
+    }
+
+    fn serve(&mut self, requests: &FairQueue<Request>) {
+        let mut looked = Instant::now();
+        loop {
+            let round = requests.take(HOUSEKEEPING, ROUND_WORK);
+            let stop = self.round(round);
+            if self.has_unnamed && self.names.has_caught_up() {
+                (self.has_unnamed, self.must_sweep) = (false, true);
+            }
+            self.sweep_if_needed();
+            self.clear_if_due();
+            if looked.elapsed() >= HOUSEKEEPING {
+                looked = Instant::now();
+                self.look_around();
+            }
+            if stop {
+                return;
+            }
+        }
+    }
+
+    /// Writes first, then, when they are durable, reads.
+    fn round(&mut self, requests: Vec<Request>) -> bool {
+        let mut stop = false;
+        let mut reads = Vec::new();
+        let mut round = Round::default();
+        // What the kernel has told by now comes before what anybody asks: an operation finds the ledger as if
+        // it had been asked after all that happened before it.
+        let operates = requests.iter().any(|it| matches!(it, Request::Operate { .. }));
+        let watched_until_ticks =
+            match operates || requests.iter().any(|it| matches!(it, Request::Life)) {
+                true => self.take_lives(operates, &mut round.entries),
+                false => None,
+            };
+        if operates && self.must_sweep {
+            self.finish(std::mem::take(&mut round));
+            self.sweep_if_needed();
+        }
+        for request in requests {
+            match request {
+                Request::Operate { caller, operations, reply } => {
+                    let answer = self.operate(&caller, operations, &mut round.entries);
+                    round.waiting.push(Waiting { reply, answer, upto: round.entries.len() });
+                }
+                Request::Life => {}
+                Request::Stop => stop = true,
+                read => reads.push(read),
+            }
+        }
+        self.finish(round);
+        // While a sweep is due, what was born since the last sound word is still to be found.
+        if let Some(ticks) = watched_until_ticks.filter(|_| !self.must_sweep) {
+            self.keeper.watched_until_ticks = ticks;
+        }
+        reads.into_iter().for_each(|request| self.read(request));
+        stop
+    }
+
+    fn look_around(&mut self) {
+        self.write_owed();
+        self.end_what_is_over();
+        self.keeper.audit.keep_up(&self.keeper.journal);
+        self.defer_or_go_on();
+        let gone = members::gone(&self.keeper.ledger, &self.cgroups, &mut self.looked_at);
+        if !gone.is_empty() {
+            let mut round = Round::default();
+            for member in gone {
+                self.observe(Intent::from(Exit { member }), &mut round.entries);
+            }
+            self.finish(round);
+            self.cgroups.retain(&self.keeper.ledger);
+        }
+        let replaced = self.keeper.enforcement.replace_those_that_gave_up();
+        if !replaced.is_empty() {
+            replaced.into_iter().for_each(|what| self.report(what));
+            self.enforce();
+        }
+        for drift in self.keeper.enforcement.new_drift() {
+            self.report(drift);
+        }
+    }
+
+    /// Lets everything go while the machine's allotd does the same work, and takes it up again after.
+    fn defer_or_go_on(&mut self) {
+        let why = self.keeper.elder.as_ref().and_then(Elder::why_defer);
+        if let Some(what) = self.keeper.enforcement.defer(why) {
+            self.report(what);
+            self.enforce();
+        }
+    }
+
+    pub(super) fn report(&self, text: String) {
+        tracing::warn!("{text}");
+        let (sequence, uid) = (None, None);
+        let (at_unix_ms, kind) = (unix_ms(), EventKind::Daemon);
+        let (offers, exchanges) = (Vec::new(), Vec::new());
+        let event = Event { sequence, at_unix_ms, kind, uid, text, offers, exchanges };
+        let _ = self.keeper.events.send(event);
+    }
+}

@@ -1,0 +1,78 @@
+//! allotd: keeps the ledger, watches processes, applies plans. The only place where the parts are put together.
+//!
+//! A program that has an enforcer of its own calls [`run`] with its registration; `allotd` itself has none.
+
+mod answers;
+mod api_error;
+mod audit;
+mod calibrate;
+mod clock;
+mod connection;
+mod doctor;
+mod elder;
+mod enforcement;
+mod event;
+mod exchange_desk;
+mod fair_queue;
+mod instances;
+mod keeper;
+mod listener;
+mod lives;
+mod members;
+mod names;
+mod options;
+mod others;
+mod people;
+mod persons;
+mod policy_file;
+mod reader;
+mod registrations;
+mod resolve;
+mod resolved_process;
+mod server;
+mod start;
+mod view;
+
+use clap::Parser;
+use enforcer::Registration;
+use options::{Command, Options};
+use std::process::ExitCode;
+
+/// Runs allotd by its command line, with these enforcers besides its own; its own are better.
+pub fn run(more_enforcers: &[Registration]) -> ExitCode {
+    let options = Options::parse();
+    let enforcers = [registrations::ENFORCERS, more_enforcers].concat();
+    match options.command {
+        Some(Command::Guardian) => undo::guardian_main(&enforcement::restorers(&enforcers)),
+        Some(Command::Doctor { json }) => {
+            print_doctor(&enforcers, &options, json);
+            ExitCode::SUCCESS
+        }
+        Some(Command::Calibrate(args)) => calibrate::calibrate(&args),
+        None => match start::run(options, &enforcers) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("allotd: {error}");
+                ExitCode::FAILURE
+            }
+        },
+    }
+}
+
+fn print_doctor(enforcers: &[Registration], options: &Options, json: bool) {
+    // Nothing is started or recorded: neither path is used.
+    let settings = options.settings(Default::default(), Default::default(), 0);
+    let report = doctor::Findings::look(enforcers, &settings).report(None);
+    if json {
+        println!("{}", serde_json::to_string_pretty(&report).expect("a report is JSON"));
+        return;
+    }
+    println!("{}", report.machine);
+    for resource in &report.resources {
+        println!("  {:<14} {:<11} {}", resource.resource, resource.enforcer, resource.why);
+    }
+    for check in &report.checks {
+        let mark = if check.ok { "ok" } else { "--" };
+        println!("  {mark} {}: {}", check.name, check.says);
+    }
+}

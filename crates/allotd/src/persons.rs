@@ -1,0 +1,54 @@
+//! Who is behind a uid: shadow's `/etc/subuid` gives users ranges of uids for their containers.
+
+use ledger::Persons;
+use nix::unistd::User;
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+/// Reads the ranges of this machine. A file that is not there gives nobody any.
+pub fn of_this_machine() -> Persons {
+    let path = Path::new("/etc/subuid");
+    match std::fs::read_to_string(path) {
+        Ok(text) => Persons::of_ranges(ranges(&text, uid_of)),
+        Err(error) => {
+            if error.kind() != std::io::ErrorKind::NotFound {
+                tracing::warn!(
+                    "subordinate uids count as persons of their own: {}: {error}",
+                    path.display()
+                );
+            }
+            Persons::default()
+        }
+    }
+}
+
+fn uid_of(name: &str) -> Option<u32> {
+    let by_name = || Some(User::from_name(name).ok()??.uid.as_raw());
+    name.parse().ok().or_else(by_name)
+}
+
+/// Lines of `USER:FIRST:COUNT`, USER a name or a uid. Lines that are none are left out, as shadow does.
+fn ranges(text: &str, uid_of: impl Fn(&str) -> Option<u32>) -> Vec<(RangeInclusive<u32>, u32)> {
+    let range = |line: &str| {
+        let mut fields = line.trim().splitn(3, ':');
+        let owner = uid_of(fields.next()?)?;
+        let first: u32 = fields.next()?.parse().ok()?;
+        let count: u32 = fields.next()?.parse().ok()?;
+        let last = first.checked_add(count.checked_sub(1)?)?;
+        Some((first..=last, owner))
+    };
+    text.lines().filter_map(range).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_shadow_are_read_and_others_left_out() {
+        let text = "alice:100000:65536\n1001:165536:65536\n# nothing\nnobody-such:1:2\nalice:1:0\n\
+                    alice:4294967295:2\nalice:231072:10:more\nbob:5\n";
+        let uid_of = |name: &str| name.parse().ok().or((name == "alice").then_some(1000));
+        assert_eq!(ranges(text, uid_of), [(100_000..=165_535, 1000), (165_536..=231_071, 1001)]);
+    }
+}

@@ -1,0 +1,73 @@
+//! The audit: who changed what is found whatever happens to processes, and however allotd ends.
+
+mod common;
+
+use common::{Daemon, Worker};
+use std::path::PathBuf;
+use wire::{Event, Operation};
+
+fn create(name: &str) -> Operation {
+    Operation::CreateCurrency { name: name.to_owned(), owner: None, group: None, mode: None }
+}
+
+fn texts(daemon: &Daemon) -> Vec<String> {
+    let audit = daemon.client().audit(0).expect("it answers");
+    let events: Vec<Event> = audit.map(|event| event.expect("an event")).collect();
+    assert!(events.iter().all(|event| event.uid.is_some()), "{events:?}");
+    events.into_iter().map(|event| event.text).collect()
+}
+
+fn file(daemon: &Daemon) -> PathBuf {
+    let list = std::fs::read_dir(daemon.state_dir().join("audit")).expect("a directory");
+    let mut paths: Vec<PathBuf> = list.map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    paths.pop().expect("a file")
+}
+
+#[test]
+fn it_has_what_people_did_and_nothing_else() {
+    let daemon = Daemon::private(&["--enforcer", "none"]);
+    let client = daemon.client();
+    client.operate(create("first")).expect("made");
+    let adopt = |pid| Operation::Adopt {
+        pid: Some(pid),
+        start_time_ticks: None,
+        from: None,
+        funding: None,
+    };
+    let worker = Worker::idle(0);
+    client.operate(adopt(worker.pid())).expect("adopted");
+    // Its end is an event, and nobody's doing.
+    drop(worker);
+    common::wait_for("the exit", || {
+        let kept = client.past_events(None).expect("it answers");
+        kept.map(|event| event.expect("an event")).any(|event| event.text.contains("exited"))
+    });
+    client.operate(create("second")).expect("made");
+    let texts = texts(&daemon);
+    assert_eq!(texts.len(), 3, "{texts:?}");
+    assert!(texts[0].contains("first") && texts[2].contains("second"), "{texts:?}");
+    let future = client.audit(u64::MAX / 2).expect("it answers");
+    assert_eq!(future.count(), 0);
+}
+
+#[test]
+fn what_an_end_kept_out_of_the_files_is_taken_from_the_journal() {
+    let mut daemon = Daemon::private(&["--enforcer", "none"]);
+    for name in ["one", "two", "three"] {
+        daemon.client().operate(create(name)).expect("made");
+    }
+    let before = texts(&daemon);
+    daemon.kill();
+    // As after a loss of power: the last line is missing, the one before cut short.
+    let path = file(&daemon);
+    let text = std::fs::read_to_string(&path).expect("text");
+    let end = text.trim_end().rfind('\n').expect("several lines");
+    std::fs::write(&path, &text[..end - 5]).expect("written");
+    daemon.launch();
+    assert_eq!(texts(&daemon), before);
+    daemon.kill();
+    std::fs::remove_dir_all(path.parent().expect("a directory")).expect("removed");
+    daemon.launch();
+    assert_eq!(texts(&daemon), before);
+}

@@ -1,0 +1,97 @@
+//! What the scheduler did, event by event (paper 3, table 4).
+
+use crate::abi::{Plain, RawEvent};
+use crate::session::Session;
+use enforcer::{TraceEvent, TraceEventKind};
+use ledger::CurrencyId;
+use libbpf_rs::{RingBuffer, RingBufferBuilder};
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::sync::mpsc::{SyncSender, TrySendError};
+
+/// The writing end of a [`Trace`](enforcer::Trace).
+pub(crate) struct Feed {
+    reader: SyncSender<Vec<TraceEvent>>,
+    buffer: Option<(RingBuffer<'static>, Rc<RefCell<Vec<RawEvent>>>)>,
+    pumps: u32,
+}
+
+/// Once in so many times a reader is asked whether it is there, although there is nothing new.
+const ASK_EVERY: u32 = 50;
+
+impl Feed {
+    /// For this reader; hears nothing yet.
+    pub fn new(reader: SyncSender<Vec<TraceEvent>>) -> Feed {
+        Feed { reader, buffer: None, pumps: 0 }
+    }
+
+    /// Begins to listen to a scheduler.
+    pub fn open(&mut self, session: &Session) -> io::Result<()> {
+        let heard = Rc::new(RefCell::new(Vec::new()));
+        let into = Rc::clone(&heard);
+        let mut builder = RingBufferBuilder::new();
+        let hear = move |bytes: &[u8]| {
+            let mut event = RawEvent::default();
+            if bytes.len() >= event.bytes().len() {
+                let length = event.bytes().len();
+                event.bytes_mut().copy_from_slice(&bytes[..length]);
+                into.borrow_mut().push(event);
+            }
+            0
+        };
+        builder.add(&session.skeleton.maps.events, hear).map_err(io::Error::other)?;
+        self.buffer = Some((builder.build().map_err(io::Error::other)?, heard));
+        Ok(())
+    }
+
+    /// The scheduler is gone, and its buffer with it.
+    pub fn without_buffer(mut self) -> Feed {
+        self.buffer = None;
+        self
+    }
+
+    /// Hands on what there is. Answers whether anybody still reads.
+    pub fn pump(&mut self, session: &Session) -> bool {
+        let Some((buffer, heard)) = &self.buffer else { return true };
+        // An error means that nothing could be read now.
+        let _ = buffer.consume();
+        let raw = std::mem::take(&mut *heard.borrow_mut());
+        let batch: Vec<TraceEvent> = raw
+            .into_iter()
+            .filter_map(|raw| event_of(raw, CurrencyId(session.client(raw.slot).id)))
+            .collect();
+        self.pumps = self.pumps.wrapping_add(1);
+        if batch.is_empty() && !self.pumps.is_multiple_of(ASK_EVERY) {
+            return true;
+        }
+        !matches!(self.reader.try_send(batch), Err(TrySendError::Disconnected(_)))
+    }
+}
+
+fn event_of(raw: RawEvent, client: CurrencyId) -> Option<TraceEvent> {
+    let kind = match raw.kind {
+        0 => TraceEventKind::Join,
+        1 => TraceEventKind::Queue,
+        2 => TraceEventKind::Win,
+        3 => TraceEventKind::Charge,
+        4 => TraceEventKind::Leave,
+        _ => return None,
+    };
+    Some(TraceEvent {
+        at_ns: raw.at_ns,
+        kind,
+        client,
+        tid: raw.tid,
+        cpu: raw.cpu,
+        key: raw.key,
+        value: raw.value,
+        rate: raw.rate,
+        used_ns: raw.used_ns,
+        due_ns: raw.due_ns,
+        charged_ns: raw.charged_ns,
+        drawn: raw.drawn,
+        now: raw.now,
+        seq: raw.seq,
+    })
+}
