@@ -133,6 +133,7 @@ struct client {
 	__u64 rate_since; /* the service from which on that is counted next */
 	__u64 rate_due_ns; /* due_ns then */
 	__u64 left_service; /* the service at which it became inactive */
+	__u64 given_back_ns; /* what it was due and others were given instead; due_ns is without */
 
 	__u64 used_ns; /* CPU time of its members */
 	__u64 transferred_ns; /* of that used by others at its cost, by transfers */

@@ -364,20 +364,7 @@ class Tests:
         wait_for("a new client", lambda: process.pid in self.daemon.clients())
         return self.daemon.clients()[process.pid]["id"]
 
-    @staticmethod
-    def in_a_window(look):
-        for left in (2, 1, 0):
-            try:
-                return look()
-            except AssertionError as error:
-                print(f"({error})", flush=True)
-                if not left:
-                    raise
-
     def shares(self, sigmas):
-        self.in_a_window(lambda: self.has_shares(sigmas))
-
-    def has_shares(self, sigmas):
         measure = Measure(self.daemon, self.hogs, 4_000_000_000)
         allowed = sigmas * (0.75 * 0.25 / measure.slices) ** 0.5 + 4 * len(self.hogs) / measure.slices
         found = measure.part(self.alice)
@@ -387,9 +374,6 @@ class Tests:
 
     def part_is(self, ids, expected, what):
         """These clients' part of what all hogs use."""
-        self.in_a_window(lambda: self.has_part(ids, expected, what))
-
-    def has_part(self, ids, expected, what):
         measure = Measure(self.daemon, self.hogs, 2_000_000_000)
         found, allowed = measure.part(ids), 4 * len(self.hogs) / measure.slices
         what = f"{what}: {found:.4f}, {expected} by {allowed:.4f} is right {measure}"
@@ -534,7 +518,7 @@ class Tests:
             assert of_all >= 0.54 - slack, f"alice has {of_all:.3f} of all, not 0.54 by {slack:.3f}"
 
         try:
-            self.in_a_window(look)
+            look()
             assert all(process.lives() for process in attackers), "an attacker ended"
         finally:
             self.end(*attackers)
@@ -568,7 +552,7 @@ class Tests:
             # 750 slices of 4 ms in 300 ticks.
             assert abs(found - 0.75) <= 4 * len(self.hogs) / 750, f"alice has {found:.3f}, not 0.75"
 
-        self.in_a_window(look)
+        look()
 
     def goes_on(self):
         """Everybody, and under the kernel's own scheduler."""

@@ -156,6 +156,8 @@ static __noinline int look_at_lingering(u64 at_ns)
 /* Rule 6: a thread is at most so many horizons ahead, however many of its client come before it. */
 #define CROWD_HORIZONS 5
 #define TURNS_AVERAGED 64
+/* A client's worth is known when so much was given. */
+#define TAG_SERVICE_NS 100000LL
 
 /* By how much what a thread was charged may differ from what the kernel has counted. */
 #define COUNTED_SLACK_NS 1000000LL
@@ -169,6 +171,33 @@ static __noinline u64 ahead_ns(const struct thread *thread, u64 front)
 	if ((s64)ahead <= 0 || !turn)
 		return 0;
 	return ahead < turn ? turn_ns * (ahead >> 8) / ((turn >> 8) + 1) : turn_ns;
+}
+
+/* The thread's tag is moved on from here. */
+static __always_inline void mark_tag(struct thread *thread, u64 due_ns)
+{
+	thread->tagged_worth_ns = due_ns + client_at(thread->slot)->given_back_ns;
+	thread->tagged_service = service;
+}
+
+/* By how much the tag of a thread that used so much moves on: by what its client was worth on
+ * average since that happened last. The rate follows a new value late, and tags never make up for
+ * it; the value of the moment is another one for those that wake and are charged often. */
+static __noinline u64 tag_span(struct thread *thread, u64 used_ns)
+{
+	struct client *client = client_at(thread->paying);
+	u64 worth_ns = thread->tagged_worth_ns, since = thread->tagged_service;
+	u64 inverse = client->inverse, value;
+	s64 given_ns;
+
+	mark_tag(thread, due_exactly(thread->slot));
+	given_ns = thread->tagged_service - since;
+	if (thread->paying == thread->slot && given_ns >= TAG_SERVICE_NS && given_ns < 1LL << 50) {
+		value = share(WHOLE, thread->tagged_worth_ns - worth_ns, given_ns);
+		inverse = (1ULL << 63) / (value < VALUE_MIN ? VALUE_MIN : value);
+	}
+	/* Its threads share what the client is worth. */
+	return virtual_ns(used_ns, inverse) * (client->runnable ?: 1);
 }
 
 /* Count a thread as runnable for the client that it belongs to now. */
@@ -190,7 +219,10 @@ static __always_inline void count_in(struct task_struct *p, struct thread *threa
 	}
 	if (likely(slot == thread->slot)) {
 		thread->counted = 1;
-		return member_runnable(slot);
+		member_runnable(slot);
+		if (p->nr_cpus_allowed < nr_cpus)
+			mark_tag(thread, due_exactly(slot));
+		return;
 	}
 	front = cpu_at(scx_bpf_task_cpu(p))->front;
 	had_ns = ahead_ns(thread, front);
@@ -198,7 +230,7 @@ static __always_inline void count_in(struct task_struct *p, struct thread *threa
 	thread->counted = 1;
 	member_runnable(slot);
 	/* What it has had counts on, at what the time is worth there. */
-	due_exactly(slot);
+	mark_tag(thread, due_exactly(slot));
 	thread->tag = front + virtual_ns(had_ns, client_at(slot)->inverse);
 }
 
@@ -314,8 +346,7 @@ static __always_inline void charge_for(struct task_struct *p, struct thread *thr
 		struct cpu_state *cpu = cpu_at(scx_bpf_task_cpu(p));
 
 		cpu->front = later(cpu->front, thread->tag);
-		/* Its threads share what the client is worth. */
-		thread->tag += virtual_ns(used_ns, client->inverse) * (client->runnable ?: 1);
+		thread->tag += tag_span(thread, used_ns);
 	}
 	/* Guests and others that do not compete are due nothing and owe nothing. */
 	if (thread->idle || (unlikely(thread->paying != thread->slot) && !competes(thread->paying)))

@@ -18,6 +18,8 @@ struct thread {
 	u64 key;	 /* where it is queued, or was when it was chosen */
 	u64 latest;  /* where its client was held to the horizon: that key; else 0 */
 	u64 tag;	 /* its place in the order of a CPU's own queue */
+	u64 tagged_worth_ns; /* what its client was worth when its tag was moved on last */
+	u64 tagged_service;  /* virtual time then */
 	u64 due_ns;   /* of its client, when its key was computed */
 	u64 drawn;   /* lottery: the random number of this win */
 	u64 counted_ns; /* its CPU time that has been charged */

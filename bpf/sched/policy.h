@@ -52,6 +52,7 @@ static __always_inline u64 virtual_ns(u64 ns, u64 inverse)
 static __always_inline void give_back(struct client *client, u64 ns)
 {
 	__sync_fetch_and_sub(&client->due_ns, ns);
+	__sync_fetch_and_add(&client->given_back_ns, ns);
 	__sync_fetch_and_sub(&client->rate_due_ns, ns);
 	if (client->value < WHOLE - (WHOLE >> 10))
 		__sync_fetch_and_add(&service, ns);

@@ -19,7 +19,7 @@ use crate::registrations::resource_kinds;
 use crate::server::{Shared, serve};
 use enforcer::Registration;
 use journal::{Journal, JournalError};
-use ledger::Ledger;
+use ledger::{Ledger, Persons, ResourceKinds};
 use observe::ticks_since_boot;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};
@@ -27,6 +27,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{broadcast, watch};
@@ -134,13 +135,7 @@ async fn serve_until_told(
     enforcers: &[Registration],
 ) -> Result<(), StartError> {
     let told = Told::new()?;
-    let state_dir = options.state_dir.clone().unwrap_or_else(|| default_state_dir(options.user));
-    private_dir(&state_dir, 0o700)?;
-    let default_socket = if options.user { wire::private_socket() } else { wire::default_socket() };
-    let socket = options.socket.clone().unwrap_or(default_socket);
-    if let Some(parent) = socket.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        private_dir(parent, if options.user { 0o700 } else { 0o755 })?;
-    }
+    let places = Places::prepare(&options)?;
     let policy = match options.user {
         true => None,
         false => {
@@ -150,46 +145,168 @@ async fn serve_until_told(
     // The journal's lock makes sure that this is the only allotd on that state, before
     // anything else is touched.
     let persons = persons::of_this_machine();
-    let State { journal, mut ledger, sequence, watched_until_ticks } =
-        State::open(&state_dir, uid, options.recover)?;
-    ledger.set_persons(persons.clone());
+    let mut state = State::open(&places.state_dir, uid, options.recover)?;
+    state.ledger.set_persons(persons.clone());
 
     // First the socket: another allotd that listens there is a clear reason to end, and its
     // registry is left alone.
-    let gate = Gate::open(&socket, options.user.then_some(uid), persons.clone())?;
-    // With the socket, where nothing survives a reboot. Each socket has its own.
-    let mut registry = socket.clone().into_os_string();
-    registry.push(".held");
+    let gate = Gate::open(&places.socket, options.user.then_some(uid), persons.clone())?;
+    let (findings, enforcement) = enforce(&options, &places, enforcers, policy.as_ref())?;
+    let kinds = resource_kinds(enforcers);
+    let parts = Parts { uid, places, policy, persons, state, findings, enforcement, kinds };
+    parts.start(&options)?.serve(gate, told).await
+}
+
+/// Where it keeps what is durable, and where it listens.
+struct Places {
+    state_dir: PathBuf,
+    socket: PathBuf,
+}
+
+impl Places {
+    fn prepare(options: &Options) -> Result<Places, StartError> {
+        let state_dir =
+            options.state_dir.clone().unwrap_or_else(|| default_state_dir(options.user));
+        private_dir(&state_dir, 0o700)?;
+        let default_socket =
+            if options.user { wire::private_socket() } else { wire::default_socket() };
+        let socket = options.socket.clone().unwrap_or(default_socket);
+        if let Some(parent) = socket.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            private_dir(parent, if options.user { 0o700 } else { 0o755 })?;
+        }
+        Ok(Places { state_dir, socket })
+    }
+
+    /// Beside the socket, where nothing survives a reboot. Each socket has its own.
+    fn registry(&self) -> PathBuf {
+        let mut registry = self.socket.clone().into_os_string();
+        registry.push(".held");
+        PathBuf::from(registry)
+    }
+}
+
+/// Starts the enforcers, and says which parts of the policy have no effect with them.
+fn enforce(
+    options: &Options,
+    places: &Places,
+    enforcers: &[Registration],
+    policy: Option<&FundingPolicy>,
+) -> Result<(Arc<Findings>, Enforcement), StartError> {
     let program =
         std::env::current_exe().map_err(system("find its own program, to start the guardian"))?;
-    let seed = options.seed.unwrap_or_else(a_seed);
-    let settings = options.settings(program, PathBuf::from(registry), seed);
+    let settings =
+        options.settings(program, places.registry(), options.seed.unwrap_or_else(a_seed));
     // Before our own scheduler is there, which would be found to be in the way.
     let findings = Arc::new(Findings::look(enforcers, &settings));
     let shares_others = options.others == OthersName::Auto;
     let enforcement = Enforcement::start(enforcers, settings, &options.choice(), shares_others)?;
-    for resource in policy.iter().flat_map(FundingPolicy::resources) {
+    for resource in policy.into_iter().flat_map(FundingPolicy::resources) {
         let why = why_missing(&resource).or_else(|| enforcement.without_effect(&resource));
         if let Some(why) = why {
             tracing::warn!("what the funding policy says of {resource} has no effect: {why}");
         }
     }
+    Ok((findings, enforcement))
+}
 
-    // Watch before the first look at the processes, so that none is missed.
-    let (life, life_source) = match observe::watch_best() {
-        Ok((source, why)) => (Some(Arc::new(Lives::new(source))), why),
-        Err(error) => (None, format!("none: {error}")),
-    };
-    let requests = Arc::new(FairQueue::new());
-    let reads = Arc::new(FairQueue::new());
-    let acknowledged = Arc::new(AtomicU64::new(sequence));
-    let (events, _) = broadcast::channel(4096);
-    let (end, ending) = watch::channel(false);
-    let status = Status {
+/// What allotd is made of, before its threads run.
+struct Parts {
+    uid: u32,
+    places: Places,
+    policy: Option<FundingPolicy>,
+    persons: Persons,
+    state: State,
+    findings: Arc<Findings>,
+    enforcement: Enforcement,
+    kinds: ResourceKinds,
+}
+
+impl Parts {
+    /// Starts the threads that keep, answer and watch.
+    fn start(self, options: &Options) -> Result<Running, StartError> {
+        let Parts { uid, places, policy, persons, state, findings, enforcement, kinds } = self;
+        let State { journal, ledger, sequence, watched_until_ticks } = state;
+        // Watch before the first look at the processes, so that none is missed.
+        let (lives, life_source) = match observe::watch_best() {
+            Ok((source, why)) => (Some(Arc::new(Lives::new(source))), why),
+            Err(error) => (None, format!("none: {error}")),
+        };
+        let requests = Arc::new(FairQueue::new());
+        let reads = Arc::new(FairQueue::new());
+        let acknowledged = Arc::new(AtomicU64::new(sequence));
+        let (events, _) = broadcast::channel(4096);
+        let (end, ending) = watch::channel(false);
+        let audit_dir = Audit::directory(&places.state_dir);
+        let reader = Reader {
+            queue: Arc::clone(&reads),
+            keeper: Arc::clone(&requests),
+            acknowledged: Arc::clone(&acknowledged),
+            policy: policy.clone(),
+            kinds: kinds.clone(),
+            hides_processes: observe::hides_processes(),
+        };
+        let keeper = Keeper {
+            ledger,
+            audit: Audit::open(audit_dir.clone(), &journal),
+            elder: options.user.then(|| Elder::watch(options.machine_socket.clone())),
+            journal,
+            policy,
+            enforcement,
+            kinds,
+            status: first_status(uid, options.user, &places.state_dir, sequence, life_source),
+            events: events.clone(),
+            memory_kib: options.memory_to_promise_kib(),
+            lives: lives.clone(),
+            watched_until_ticks,
+            acknowledged,
+        };
+        let keeping = spawn("allot-keeper", {
+            let end = end.clone();
+            let requests = Arc::clone(&requests);
+            move || {
+                // However the keeper ends, so does allotd.
+                let _ends = OnDrop(|| {
+                    requests.close();
+                    let _ = end.send(true);
+                });
+                keeper.run(&requests);
+            }
+        })?;
+        spawn("allot-reader", move || reader.run())?;
+        if let Some(lives) = lives {
+            let (requests, ending) = (requests.clone(), ending.clone());
+            spawn("allot-life", move || lives.watch(&requests, &ending))?;
+        }
+        tracing::info!("listening at {}", places.socket.display());
+        let shared = Shared {
+            keeper: requests,
+            reader: reads,
+            persons: Arc::new(persons),
+            hides_processes: observe::hides_processes(),
+            ruler: uid,
+            unread: Unread::default(),
+            events,
+            doctor: findings,
+            ending,
+            audit_dir,
+        };
+        Ok(Running { keeping, end, shared })
+    }
+}
+
+/// What allotd says of itself before the keeper has looked at anything.
+fn first_status(
+    uid: u32,
+    private: bool,
+    state_dir: &Path,
+    sequence: u64,
+    life_source: String,
+) -> Status {
+    Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         uid,
-        private: options.user,
+        private,
         state_dir: state_dir.display().to_string(),
         sequence,
         currencies: 0,
@@ -198,87 +315,46 @@ async fn serve_until_told(
         life_source,
         cpu: wire::EnforcerView::default(),
         others: Vec::new(),
-    };
-    let audit_dir = Audit::directory(&state_dir);
-    let audit = Audit::open(audit_dir.clone(), &journal);
-    let kinds = resource_kinds(enforcers);
-    let reader = Reader {
-        queue: Arc::clone(&reads),
-        keeper: Arc::clone(&requests),
-        acknowledged: Arc::clone(&acknowledged),
-        policy: policy.clone(),
-        kinds: kinds.clone(),
-        hides_processes: observe::hides_processes(),
-    };
-    let keeper = Keeper {
-        ledger,
-        audit,
-        elder: options.user.then(|| Elder::watch(options.machine_socket.clone())),
-        journal,
-        policy,
-        enforcement,
-        kinds,
-        status,
-        events: events.clone(),
-        memory_kib: options.memory_to_promise_kib(),
-        lives: life.clone(),
-        watched_until_ticks,
-        acknowledged,
-    };
-    let keeping = spawn("allot-keeper", {
-        let end = end.clone();
-        let requests = Arc::clone(&requests);
-        move || {
-            // However the keeper ends, so does allotd.
-            let _ends = OnDrop(|| {
-                requests.close();
-                let _ = end.send(true);
-            });
-            keeper.run(&requests);
-        }
-    })?;
-    spawn("allot-reader", move || reader.run())?;
-    if let Some(lives) = life {
-        let (requests, ending) = (requests.clone(), ending.clone());
-        spawn("allot-life", move || lives.watch(&requests, &ending))?;
     }
+}
 
-    tracing::info!("listening at {}", socket.display());
-    let shared = Shared {
-        keeper: Arc::clone(&requests),
-        reader: Arc::clone(&reads),
-        persons: Arc::new(persons),
-        hides_processes: observe::hides_processes(),
-        ruler: uid,
-        unread: Unread::default(),
-        events,
-        doctor: findings,
-        ending,
-        audit_dir,
-    };
-    let mut serving = std::pin::pin!(serve(gate, shared));
-    let mut ended = end.subscribe();
-    let served = tokio::select! {
-        served = &mut serving => Some(served),
-        () = told.received() => None,
-        _ = ended.wait_for(|ended| *ended) => None,
-    };
-    tracing::info!("ending");
-    let _ = requests.push_urgent(Request::Stop);
-    let _ = reads.push_urgent(Read::Stop);
-    let kept = tokio::task::spawn_blocking(move || keeping.join()).await;
-    let _ = end.send(true);
-    if served.is_none() {
-        // Answers that are on their way are finished; a reader that takes nothing is not
-        // waited for.
-        let _ = tokio::time::timeout(Duration::from_secs(2), serving).await;
-    }
-    if !matches!(kept, Ok(Ok(()))) {
-        return Err(StartError::Keeper);
-    }
-    match served {
-        Some(Err(cause)) => Err(StartError::System { what: "serve its socket", cause }),
-        _ => Ok(()),
+/// allotd, its threads running.
+struct Running {
+    keeping: JoinHandle<()>,
+    /// Says that everything ends.
+    end: watch::Sender<bool>,
+    shared: Shared,
+}
+
+impl Running {
+    /// Answers at the gate until a signal or the keeper's end; then ends the threads, the keeper in order.
+    async fn serve(self, gate: Gate, told: Told) -> Result<(), StartError> {
+        let Running { keeping, end, shared } = self;
+        let (requests, reads) = (Arc::clone(&shared.keeper), Arc::clone(&shared.reader));
+        let mut serving = std::pin::pin!(serve(gate, shared));
+        let mut ended = end.subscribe();
+        let served = tokio::select! {
+            served = &mut serving => Some(served),
+            () = told.received() => None,
+            _ = ended.wait_for(|ended| *ended) => None,
+        };
+        tracing::info!("ending");
+        let _ = requests.push_urgent(Request::Stop);
+        let _ = reads.push_urgent(Read::Stop);
+        let kept = tokio::task::spawn_blocking(move || keeping.join()).await;
+        let _ = end.send(true);
+        if served.is_none() {
+            // Answers that are on their way are finished; a reader that takes nothing is not
+            // waited for.
+            let _ = tokio::time::timeout(Duration::from_secs(2), serving).await;
+        }
+        if !matches!(kept, Ok(Ok(()))) {
+            return Err(StartError::Keeper);
+        }
+        match served {
+            Some(Err(cause)) => Err(StartError::System { what: "serve its socket", cause }),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -368,7 +444,7 @@ fn a_seed() -> u64 {
 fn spawn(
     name: &'static str,
     work: impl FnOnce() + Send + 'static,
-) -> Result<std::thread::JoinHandle<()>, StartError> {
+) -> Result<JoinHandle<()>, StartError> {
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
     thread.map_err(|cause| StartError::System { what: "start a thread", cause })
 }

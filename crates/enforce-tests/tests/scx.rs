@@ -89,27 +89,23 @@ impl Scheduler {
         self.scx.sample().expect("it goes on").cpu.expect("of the CPU")
     }
 
-    /// The clients get these parts of what they use together.
-    ///
-    /// The lab's clock counts instructions, but while the machine is busy beside it who waits for a file of the host may see it
-    /// run ahead. So this looks several times, and once must be right.
+    /// The clients get these parts of what they use together, by the lab's clock, which counts instructions.
     #[track_caller]
     fn gives(&mut self, ids: &[CurrencyId], ideal: &[f64], error: f64) {
-        for _ in 0..24 {
-            let before = self.sample();
-            std::thread::sleep(Duration::from_millis(1500));
-            let after = self.sample();
-            let used = ids.iter().map(|id| of(&after, *id).used_ns - of(&before, *id).used_ns);
-            let used: Vec<u64> = used.collect();
-            let all: u64 = used.iter().sum();
-            assert!(all > 0, "somebody ran");
-            let parts: Vec<f64> = used.into_iter().map(|used| used as f64 / all as f64).collect();
-            eprintln!("{parts:.3?} of {ideal:?}");
-            if parts.iter().zip(ideal).all(|(part, ideal)| (part - ideal).abs() <= error) {
-                return;
-            }
-        }
-        panic!("never {ideal:?}; {:?}", self.scx.totals());
+        let before = self.sample();
+        std::thread::sleep(Duration::from_millis(1500));
+        let after = self.sample();
+        let used = ids.iter().map(|id| of(&after, *id).used_ns - of(&before, *id).used_ns);
+        let used: Vec<u64> = used.collect();
+        let all: u64 = used.iter().sum();
+        assert!(all > 0, "somebody ran");
+        let parts: Vec<f64> = used.into_iter().map(|used| used as f64 / all as f64).collect();
+        eprintln!("{parts:.3?} of {ideal:?}");
+        assert!(
+            parts.iter().zip(ideal).all(|(part, ideal)| (part - ideal).abs() <= error),
+            "{parts:.3?} for {ideal:?} ± {error}; {:?}",
+            self.scx.totals()
+        );
     }
 
     /// Nothing has been found amiss, and the scheduler runs.
