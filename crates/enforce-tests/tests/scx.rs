@@ -92,8 +92,13 @@ impl Scheduler {
     /// The clients get these parts of what they use together, by the lab's clock, which counts instructions.
     #[track_caller]
     fn gives(&mut self, ids: &[CurrencyId], ideal: &[f64], error: f64) {
+        self.gives_within(Duration::from_millis(1500), ids, ideal, error);
+    }
+
+    #[track_caller]
+    fn gives_within(&mut self, time: Duration, ids: &[CurrencyId], ideal: &[f64], error: f64) {
         let before = self.sample();
-        std::thread::sleep(Duration::from_millis(1500));
+        std::thread::sleep(time);
         let after = self.sample();
         let used = ids.iter().map(|id| of(&after, *id).used_ns - of(&before, *id).used_ns);
         let used: Vec<u64> = used.collect();
@@ -147,6 +152,10 @@ fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// Burns CPU, and says so once that needs nothing more from the disk.
+const HOG: &str =
+    "i=0; while [ $i -lt 1000 ]; do i=$((i + 1)); done; echo burning; while :; do :; done";
+
 /// A process that burns CPU until it is dropped.
 struct Hog(Child);
 
@@ -157,40 +166,24 @@ impl Hog {
     }
 
     fn on(cpus: &str) -> Hog {
-        Hog::start(&["-c", cpus, "sh", "-c", "while :; do :; done"])
+        Hog::start(&["-c", cpus, "sh", "-c", HOG])
     }
 
     /// So many threads on CPU 0.
     fn of_threads(threads: u32) -> Hog {
-        Hog::start(&["-c", "0", ACTOR, "burn", &threads.to_string()])
+        Hog::start(&["-c", "0", ACTOR, "burn-and-say", &threads.to_string()])
     }
 
+    /// Waits until it says that it burns: it has still to be read from a slow disk.
     fn start(taskset: &[&str]) -> Hog {
-        let child = Command::new("taskset").args(taskset).stdin(Stdio::null()).spawn();
-        let hog = Hog(child.expect("taskset starts"));
-        // It has still to be read from a slow disk: it burns once it does nothing else for a while.
-        let mut since = (hog.times_asleep(), hog.cpu_ticks());
-        wait_for("the hog burns", || {
-            if hog.times_asleep() != since.0 {
-                since = (hog.times_asleep(), hog.cpu_ticks());
-            }
-            hog.cpu_ticks() >= since.1 + 20
-        });
+        let mut command = Command::new("taskset");
+        command.args(taskset).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut hog = Hog(command.spawn().expect("taskset starts"));
+        let mut said = String::new();
+        let output = hog.0.stdout.as_mut().expect("it is read");
+        BufReader::new(output).read_line(&mut said).expect("it speaks");
+        assert_eq!(said, "burning\n");
         hog
-    }
-
-    /// How often it has gone to sleep.
-    fn times_asleep(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it lives");
-        let times = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-        times.and_then(|text| text.trim().parse().ok()).expect("it is counted")
-    }
-
-    /// CPU time used so far, in ticks of 10 ms.
-    fn cpu_ticks(&self) -> u64 {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("it lives");
-        let fields: Vec<&str> = stat[stat.rfind(')').unwrap() + 2..].split(' ').collect();
-        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
     }
 
     fn two() -> [Hog; 2] {
@@ -497,6 +490,27 @@ fn a_cgroup_can_be_a_client() {
     scheduler.is_well();
     drop(hogs);
     wait_for("the cgroup is empty", || fs::remove_dir(directory).is_ok());
+}
+
+#[test]
+#[ignore = "lab"]
+fn who_wakes_on_a_cpu_of_bound_threads_has_its_share_at_once() {
+    let test = "who_wakes_on_a_cpu_of_bound_threads_has_its_share_at_once";
+    let Some(mut turn) = shared(test) else { return };
+    let scheduler = turn.as_mut().unwrap();
+    let hogs = Hog::two();
+    let (funds, ids) = fund(&hogs, &[1, 1]);
+    scheduler.apply(funds.plan(0));
+    let send = |signal| {
+        let pid = rustix::process::Pid::from_child(&hogs[1].0);
+        rustix::process::kill_process(pid, signal).expect("it lives");
+    };
+    send(rustix::process::Signal::STOP);
+    scheduler.gives(&ids, &[1.0, 0.0], 0.01);
+    send(rustix::process::Signal::CONT);
+    // The other one's rate follows after 400 ms only.
+    scheduler.gives_within(Duration::from_millis(400), &ids, &[0.5, 0.5], 0.06);
+    scheduler.is_well();
 }
 
 #[test]

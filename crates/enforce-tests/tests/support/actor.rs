@@ -3,6 +3,7 @@
 
 use nix::unistd::{ForkResult, fork};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 #[path = "../common/funds.rs"]
@@ -30,6 +31,25 @@ fn main() {
             for _ in 1..number(1) {
                 std::thread::spawn(|| burn(None));
             }
+            burn(None);
+        }
+        "burn-and-say" => {
+            // All that it runs has been read from the disk, in every thread, when it says so.
+            let threads = number(1);
+            let all = Arc::new(Barrier::new(threads as usize));
+            let burn_in = |all: Arc<Barrier>| {
+                burn(Some(Duration::from_millis(10)));
+                all.wait();
+            };
+            for _ in 1..threads {
+                let all = Arc::clone(&all);
+                std::thread::spawn(move || {
+                    burn_in(all);
+                    burn(None);
+                });
+            }
+            burn_in(all);
+            println!("burning");
             burn(None);
         }
         "doze" => loop {
