@@ -12,6 +12,7 @@ use ledger::{BASE, Class, CurrencyId, Member};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::Duration;
 
 /// How far a share may be off, as a part of the CPU, where all hogs are on one CPU: of the two seconds that are looked at, seven
@@ -23,20 +24,22 @@ const SETTLED_NS: u64 = 300_000_000;
 
 /// A process that burns CPU 0.
 fn hog(tag: &str) -> Prey {
-    on_cpu_0(tag, &["burn", "1"])
+    Prey::burning(tag, 1, to_cpu_0)
 }
 
 fn on_cpu_0(tag: &str, arguments: &[&str]) -> Prey {
-    Prey::start_with(tag, arguments, |command| {
-        // SAFETY: the call is safe between fork and exec.
-        unsafe {
-            command.pre_exec(|| {
-                let mut cpus = nix::sched::CpuSet::new();
-                cpus.set(0)?;
-                Ok(nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &cpus)?)
-            });
-        }
-    })
+    Prey::start_with(tag, arguments, to_cpu_0)
+}
+
+fn to_cpu_0(command: &mut Command) {
+    // SAFETY: the call is safe between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            let mut cpus = nix::sched::CpuSet::new();
+            cpus.set(0)?;
+            Ok(nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &cpus)?)
+        });
+    }
 }
 
 /// What each client used between two samples, as parts of what all did.

@@ -171,7 +171,7 @@ impl Hog {
 
     /// So many threads on CPU 0.
     fn of_threads(threads: u32) -> Hog {
-        Hog::start(&["-c", "0", ACTOR, "burn-and-say", &threads.to_string()])
+        Hog::start(&["-c", "0", ACTOR, "burn", &threads.to_string()])
     }
 
     /// Waits until it says that it burns: it has still to be read from a slow disk.

@@ -89,16 +89,14 @@ fn hierarchy(hogs: &[Prey]) -> Funds {
 }
 
 fn hogs(number: usize) -> Vec<Prey> {
-    (0..number).map(|_| Prey::start("allot-hog", &["burn", "1"])).collect()
+    (0..number).map(|_| Prey::burning("allot-hog", 1, |_| {})).collect()
 }
 
 fn run_hierarchy(foreign: usize) {
     stay_in_memory();
     // On one CPU, as the paper's machine: on several the kernel decides when a winner leaves a CPU that it shares with
     // another, and a loser has the other CPU until then.
-    let hogs = |number| {
-        (0..number).map(|_| Prey::start_with("allot-hog", &["burn", "1"], pin)).collect::<Vec<_>>()
-    };
+    let hogs = |number| (0..number).map(|_| Prey::burning("allot-hog", 1, pin)).collect::<Vec<_>>();
     let _foreign = hogs(foreign);
     let hogs = hogs(5);
     let mut enforcer = start(|options| {

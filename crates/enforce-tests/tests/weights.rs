@@ -131,7 +131,7 @@ fn alone_on_a_cpu(command: &mut Command) {
 }
 
 fn hog(tag: &str) -> Prey {
-    Prey::start_with(tag, &["burn", "1"], alone_on_a_cpu)
+    Prey::burning(tag, 1, alone_on_a_cpu)
 }
 
 fn used(enforcer: &mut Weights, ids: &[CurrencyId]) -> Vec<u64> {

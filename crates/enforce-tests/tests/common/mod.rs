@@ -8,6 +8,7 @@ pub mod funds;
 use enforcer::{CpuSample, Enforcer};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -37,6 +38,20 @@ impl Prey {
         let child = command.spawn().expect("the actor runs");
         let prey = Prey(child);
         eventually("the actor has begun", || name_of(prey.pid()).is_some_and(|name| name == tag));
+        prey
+    }
+
+    /// Burns in so many threads; answers when nothing that it runs has still to be read from a disk. Before that it sleeps now
+    /// and then, and cannot be held while it does.
+    pub fn burning(tag: &str, threads: u32, prepare: impl FnOnce(&mut Command)) -> Prey {
+        let mut prey = Prey::start_with(tag, &["burn", &threads.to_string()], |command| {
+            command.stdout(Stdio::piped());
+            prepare(command);
+        });
+        let mut said = String::new();
+        let output = prey.0.stdout.as_mut().expect("it is piped");
+        BufReader::new(output).read_line(&mut said).expect("it speaks");
+        assert_eq!(said, "burning\n");
         prey
     }
 

@@ -28,12 +28,6 @@ fn main() {
             &enforce_weights::WeightsRestorer,
         ]),
         "burn" => {
-            for _ in 1..number(1) {
-                std::thread::spawn(|| burn(None));
-            }
-            burn(None);
-        }
-        "burn-and-say" => {
             // All that it runs has been read from the disk, in every thread, when it says so.
             let threads = number(1);
             let all = Arc::new(Barrier::new(threads as usize));
