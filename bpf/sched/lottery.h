@@ -18,6 +18,9 @@
  * 5. Chance: splitmix64 (Steele, Lea & Flood 2014) of a seed, the client's currency and how many
  *    numbers it drew before: a client's numbers do not depend on what others do, nor on which CPU
  *    asks. -ln(u) from a table of 256 parts with interpolation; error below 2^-18.
+ * 6. A turn that lasts for several quanta (the machine's host took the CPU away, or nothing
+ *    interrupted) is as many wins, and each pays its own number. One number for all of it would
+ *    let chance weigh by the square of its length: a single turn of 25 quanta as much as 625.
  *
  * Property: CPU time is in proportion to value; over n wins of its own and others, a client's
  * count differs from binomial by nothing that chance does not explain.
@@ -114,13 +117,35 @@ static __always_inline u64 lottery_draw(struct client *client)
 	return exponential(mixed(mixed(seed + client->id) + number * 0x9e3779b97f4a7c15ULL));
 }
 
+/* Rule 6: so many wins of a turn draw their own number; what it has more of pays the mean. */
+#define WINS_DRAWN 64
+
+/* What the quanta of a turn cost after its first, which is left with what is no whole quantum. */
+static __noinline u64 further_wins_ns(struct client *client, u64 further_ns)
+{
+	u64 quantum_ns = control.quantum_ns, cost_ns = 0;
+	u32 win;
+
+	bpf_for(win, 0, WINS_DRAWN) {
+		if (further_ns < quantum_ns)
+			break;
+		cost_ns += quantum_ns * lottery_draw(client) >> DRAWN_SHIFT;
+		further_ns -= quantum_ns;
+	}
+	return cost_ns + further_ns;
+}
+
 static __always_inline u64 lottery_charge(struct client *client, u64 used_ns, u64 drawn)
 {
-	u64 cost_ns;
+	u64 further_ns = 0, cost_ns;
 
 	if (used_ns > 1ULL << 32)
 		used_ns = 1ULL << 32;
-	cost_ns = used_ns * drawn >> DRAWN_SHIFT;
+	if (unlikely(used_ns >= 2 * control.quantum_ns))
+		further_ns = (used_ns / control.quantum_ns - 1) * control.quantum_ns;
+	cost_ns = (used_ns - further_ns) * drawn >> DRAWN_SHIFT;
+	if (unlikely(further_ns))
+		cost_ns += further_wins_ns(client, further_ns);
 	__sync_fetch_and_add(&client->charged_ns, cost_ns);
 	return cost_ns;
 }

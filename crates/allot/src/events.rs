@@ -24,7 +24,7 @@ pub struct EventsArgs {
     /// Go on with what happens
     #[arg(long, short)]
     pub follow: bool,
-    /// Who changed what, and no processes: kept for a year; with --json, to be kept elsewhere
+    /// Changes by people, and no processes: kept for a year; with --json, to be kept elsewhere
     #[arg(long, conflicts_with_all = ["after", "follow"])]
     pub audit: bool,
     /// Of the audit, what is not older: 7d, 12h, 30min

@@ -48,7 +48,7 @@ pub async fn bounded(State(unread): State<Unread>, request: Request, next: Next)
     };
     let (mut parts, body) = next.run(Request::from_parts(parts, body.into())).await.into_parts();
     let Some(length) = body.size_hint().exact() else {
-        let stream = Held { stream: body.into_data_stream(), _answering: answering };
+        let stream = AnswerStream { stream: body.into_data_stream(), _answering: answering };
         return Response::from_parts(parts, Body::from_stream(stream));
     };
     let length = usize::try_from(length).unwrap_or(usize::MAX);
@@ -94,12 +94,12 @@ impl Stream for Pieces {
 }
 
 /// An answer that goes on.
-struct Held {
+struct AnswerStream {
     stream: BodyDataStream,
     _answering: Option<Answering>,
 }
 
-impl Stream for Held {
+impl Stream for AnswerStream {
     type Item = Result<Bytes, axum::Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {

@@ -454,7 +454,7 @@ struct AuditQuery {
     since_unix_ms: Option<u64>,
 }
 
-/// Who changed what, one event a line, oldest first: kept for a year, apart from what happens to
+/// The audit: who changed what, one event a line, oldest first: kept for a year, apart from what happens to
 /// processes.
 #[utoipa::path(
     get,
@@ -554,7 +554,7 @@ async fn trace(
     Ok(body)
 }
 
-/// Who draws.
+/// The current scheduling policy.
 #[utoipa::path(get, path = "/v1/policy", responses((status = 200, body = PolicyView)))]
 async fn policy(
     State(shared): State<Shared>,

@@ -209,7 +209,7 @@ fn enforce(
     Ok((findings, enforcement))
 }
 
-/// What allotd is made of, before its threads run.
+/// The parts of allotd, before its threads run.
 struct Parts {
     uid: u32,
     places: Places,
@@ -294,7 +294,7 @@ impl Parts {
     }
 }
 
-/// What allotd says of itself before the keeper has looked at anything.
+/// The status of allotd before the keeper has looked at anything.
 fn first_status(
     uid: u32,
     private: bool,

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{
-    Prey, after_use, all_stand, eventually, first_cpu, funds::Funds, guardian, is_root, pin,
+    TestProcess, after_use, all_stand, eventually, first_cpu, funds::Funds, guardian, is_root, pin,
     policy_of, state_of, stay_in_memory, within_seconds,
 };
 use enforce_user::{DEFAULT_QUANTUM_NS, UserLevel, UserLevelOptions};
@@ -40,17 +40,17 @@ fn set_policy(pid: u32, policy: i32, priority: i32) {
 }
 
 /// A client, as it is set.
-struct Found {
+struct SeenClient {
     state: ClientState,
     held: HoldState,
     note: Option<String>,
 }
 
-fn find(enforcer: &mut UserLevel, id: CurrencyId) -> Option<Found> {
+fn find(enforcer: &mut UserLevel, id: CurrencyId) -> Option<SeenClient> {
     let status = enforcer.status().expect("it runs");
     let held = status.cpu.expect("of the CPU").held.get(&id).copied().unwrap_or(HoldState::Free);
     let client = status.clients.into_iter().find(|client| client.id == id)?;
-    Some(Found { state: client.state, held, note: client.note })
+    Some(SeenClient { state: client.state, held, note: client.note })
 }
 
 fn needs_root(test: &str) -> bool {
@@ -63,10 +63,11 @@ fn needs_root(test: &str) -> bool {
 /// Two hogs, the second with `weight` times the tickets of the first, get that.
 ///
 /// Of some 600 quanta 18 may be off, as in shares.rs; there too it is said why this is for the lab.
-fn assert_shares(prey: &[Prey; 2], weight: u64, hold: HoldMethod) {
+fn assert_shares(processes: &[TestProcess; 2], weight: u64, hold: HoldMethod) {
     stay_in_memory();
     let mut funds = Funds::new();
-    let ids = [funds.client(BASE, 1, prey[0].pid()), funds.client(BASE, weight, prey[1].pid())];
+    let ids =
+        [funds.client(BASE, 1, processes[0].pid()), funds.client(BASE, weight, processes[1].pid())];
     let mut enforcer = start(hold);
     enforcer.apply(&funds.plan(1).into()).expect("a plan");
     let used = |sample: &CpuSample| {
@@ -89,10 +90,10 @@ fn assert_shares(prey: &[Prey; 2], weight: u64, hold: HoldMethod) {
 #[test]
 #[ignore = "lab"]
 fn stopping_losers_gives_shares_too() {
-    let hog = || Prey::start_with("allot-stop", &["burn", "1"], pin);
-    let prey = [hog(), hog()];
-    assert_shares(&prey, 3, HoldMethod::Stop);
-    assert!(prey.iter().all(|prey| state_of(prey.pid()) != Some('T')));
+    let hog = || TestProcess::start_with("allot-stop", &["burn", "1"], pin);
+    let processes = [hog(), hog()];
+    assert_shares(&processes, 3, HoldMethod::Stop);
+    assert!(processes.iter().all(|process| state_of(process.pid()) != Some('T')));
 }
 
 #[test]
@@ -101,24 +102,26 @@ fn losers_in_other_scheduling_groups_do_not_take_what_winners_are_due() {
     if needs_root("losers_in_other_scheduling_groups") {
         return;
     }
-    let hog = || Prey::start_with("allot-group", &["burn", "1"], own_session);
-    let prey = [hog(), hog()];
-    let group = |prey: &Prey| std::fs::read_to_string(format!("/proc/{}/autogroup", prey.pid()));
-    match (group(&prey[0]), group(&prey[1])) {
+    let hog = || TestProcess::start_with("allot-group", &["burn", "1"], own_session);
+    let processes = [hog(), hog()];
+    let group = |process: &TestProcess| {
+        std::fs::read_to_string(format!("/proc/{}/autogroup", process.pid()))
+    };
+    match (group(&processes[0]), group(&processes[1])) {
         (Ok(first), Ok(second)) if first != second => {}
         _ => {
             eprintln!("SKIP losers_in_other_scheduling_groups: sessions are no groups here");
             return;
         }
     }
-    assert_shares(&prey, 9, HoldMethod::Idle);
+    assert_shares(&processes, 9, HoldMethod::Idle);
 }
 
 /// Paper 4: whatever its tickets. Neither is it left standing when nobody else is there.
 #[test]
 fn a_guest_runs_only_when_no_host_wants_to() {
     for hold in [HoldMethod::Stop, HoldMethod::Auto] {
-        let hog = || Prey::start_with("allot-guest", &["burn", "1"], own_session);
+        let hog = || TestProcess::start_with("allot-guest", &["burn", "1"], own_session);
         let (host, guest) = (hog(), hog());
         let mut funds = Funds::new();
         let ids = [host.pid(), guest.pid()].map(|pid| funds.client(BASE, 100, pid));
@@ -144,62 +147,62 @@ fn a_guest_runs_only_when_no_host_wants_to() {
 
 #[test]
 fn a_frozen_client_stands_still_until_it_is_thawed() {
-    let prey = Prey::start("allot-frozen", &["burn", "2"]);
+    let process = TestProcess::start("allot-frozen", &["burn", "2"]);
     let mut funds = Funds::new();
-    let id = funds.client(BASE, 1, prey.pid());
+    let id = funds.client(BASE, 1, process.pid());
     let mut enforcer = start(HoldMethod::Auto);
     funds.freeze(id, true);
     enforcer.apply(&funds.plan(1).into()).expect("a plan");
-    eventually("it stands", || state_of(prey.pid()) == Some('T'));
+    eventually("it stands", || state_of(process.pid()) == Some('T'));
     eventually("it is told", || {
         find(&mut enforcer, id).is_some_and(|client| {
             (client.state, client.held) == (ClientState::Frozen, HoldState::Stopped)
         })
     });
     // A thread that has not stopped yet would be no news.
-    eventually("all of it stands", || all_stand(prey.pid()));
+    eventually("all of it stands", || all_stand(process.pid()));
     // Somebody continues it: it is stopped again, and that is told.
-    kill(Pid::from_raw(prey.pid().cast_signed()), Signal::SIGCONT).expect("it lives");
+    kill(Pid::from_raw(process.pid().cast_signed()), Signal::SIGCONT).expect("it lives");
     eventually("the drift is told", || {
         let applied = enforcer.status().expect("it runs");
         applied.drift.iter().any(|drift| drift.what.contains("continued"))
     });
     // Stopped; or in a frozen cgroup, if it ran in several draws before its stop came through.
     eventually("it stands again", || {
-        let is_held = |client: Found| client.held == HoldState::Stopped;
-        state_of(prey.pid()) != Some('R') && find(&mut enforcer, id).is_some_and(is_held)
+        let is_held = |client: SeenClient| client.held == HoldState::Stopped;
+        state_of(process.pid()) != Some('R') && find(&mut enforcer, id).is_some_and(is_held)
     });
     funds.freeze(id, false);
     enforcer.apply(&funds.plan(2).into()).expect("a plan");
     eventually("it wins", || {
         find(&mut enforcer, id).is_some_and(|client| client.state == ClientState::Running)
     });
-    assert_ne!(state_of(prey.pid()), Some('T'));
+    assert_ne!(state_of(process.pid()), Some('T'));
 }
 
 /// Whose a process is, the kernel is asked before each stop: a plan may be late.
 #[test]
 fn a_process_of_a_user_whom_the_plan_does_not_name_is_not_touched() {
-    let prey = Prey::start("allot-strange", &["burn", "1"]);
+    let process = TestProcess::start("allot-strange", &["burn", "1"]);
     let mut funds = Funds::new();
-    let id = funds.client(BASE, 1, prey.pid());
+    let id = funds.client(BASE, 1, process.pid());
     let mut enforcer = start(HoldMethod::Auto);
     funds.freeze(id, true);
     let mut plan = funds.plan(1);
     let us = nix::unistd::getuid().as_raw();
     plan.clients[0].owners = vec![us];
     enforcer.apply(&plan.clone().into()).expect("a plan");
-    eventually("its owner's plan stops it", || state_of(prey.pid()) == Some('T'));
+    eventually("its owner's plan stops it", || state_of(process.pid()) == Some('T'));
     plan.generation = 2;
     plan.clients[0].owners = vec![us + 1];
     enforcer.apply(&plan.into()).expect("a plan");
-    eventually("it goes on", || state_of(prey.pid()) == Some('R'));
+    eventually("it goes on", || state_of(process.pid()) == Some('R'));
     eventually("it is told", || {
         let status = enforcer.status().expect("it runs");
         let note = status.clients.iter().find_map(|client| client.note.clone());
         note.is_some_and(|note| note.contains(&format!("belongs to uid {us} now")))
     });
-    assert_ne!(state_of(prey.pid()), Some('T'));
+    assert_ne!(state_of(process.pid()), Some('T'));
 }
 
 /// A loser of another scheduling group is frozen, so whoever continues it changes nothing.
@@ -212,14 +215,14 @@ fn who_is_continued_all_the_time_gets_its_share_and_no_more() {
         eprintln!("SKIP who_is_continued_all_the_time_gets_its_share_and_no_more: no cgroups");
         return;
     }
-    let start_one = || Prey::start_with("allot-continued", &["burn", "1"], own_session);
-    let prey = [start_one(), start_one()];
+    let start_one = || TestProcess::start_with("allot-continued", &["burn", "1"], own_session);
+    let processes = [start_one(), start_one()];
     let mut funds = Funds::new();
-    let small = funds.client(BASE, 1, prey[0].pid());
-    funds.client(BASE, 9, prey[1].pid());
+    let small = funds.client(BASE, 1, processes[0].pid());
+    funds.client(BASE, 9, processes[1].pid());
     let mut enforcer = start(HoldMethod::Auto);
     enforcer.apply(&funds.plan(1).into()).expect("a plan");
-    let pid = Pid::from_raw(prey[0].pid().cast_signed());
+    let pid = Pid::from_raw(processes[0].pid().cast_signed());
     // As long as it takes for both to use a second: by right it has a tenth of that, free a half.
     within_seconds(120, "both use a second", || {
         kill(pid, Signal::SIGCONT).expect("it lives");
@@ -238,10 +241,12 @@ fn everybody_gets_their_own_policy_back_even_one_that_changed_meanwhile() {
     if needs_root("everybody_gets_their_own_policy_back") {
         return;
     }
-    let prey: Vec<Prey> = (0..5).map(|_| Prey::start("allot-own", &["burn", "3"])).collect();
-    let threads = |prey: &Prey| std::fs::read_dir(format!("/proc/{}/task", prey.pid()));
+    let processes: Vec<TestProcess> =
+        (0..5).map(|_| TestProcess::start("allot-own", &["burn", "3"])).collect();
+    let threads =
+        |process: &TestProcess| std::fs::read_dir(format!("/proc/{}/task", process.pid()));
     eventually("all have their threads", || {
-        prey.iter().all(|prey| threads(prey).expect("it lives").count() == 3)
+        processes.iter().all(|process| threads(process).expect("it lives").count() == 3)
     });
     let all = |pid: u32, policy: i32| {
         let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it lives");
@@ -257,40 +262,40 @@ fn everybody_gets_their_own_policy_back_even_one_that_changed_meanwhile() {
             .filter_map(|thread| policy_of(thread.file_name().to_str()?.parse().ok()?))
             .collect()
     };
-    all(prey[1].pid(), libc::SCHED_BATCH);
-    all(prey[2].pid(), libc::SCHED_IDLE);
+    all(processes[1].pid(), libc::SCHED_BATCH);
+    all(processes[2].pid(), libc::SCHED_IDLE);
     // The leader as it is, one thread otherwise.
-    let odd = std::fs::read_dir(format!("/proc/{}/task", prey[3].pid())).expect("it lives");
+    let odd = std::fs::read_dir(format!("/proc/{}/task", processes[3].pid())).expect("it lives");
     let odd = odd.flatten().last().expect("threads").file_name();
     let odd: u32 = odd.to_str().and_then(|tid| tid.parse().ok()).expect("a tid");
     set_policy(odd, libc::SCHED_BATCH, 0);
     let mut funds = Funds::new();
     let clients: Vec<CurrencyId> =
-        prey.iter().map(|prey| funds.client(BASE, 1, prey.pid())).collect();
+        processes.iter().map(|process| funds.client(BASE, 1, process.pid())).collect();
     let mut plan = funds.plan(1);
     // A guest beside hosts who never sleep is always held.
     let guest = plan.clients.iter_mut().find(|client| client.id == clients[4]).expect("planned");
     guest.class = Class::Guest;
     let mut enforcer = start(HoldMethod::Idle);
     enforcer.apply(&plan.into()).expect("a plan");
-    for prey in &prey {
+    for process in &processes {
         eventually("each was held", || {
-            policies(prey.pid()).iter().all(|policy| *policy == libc::SCHED_IDLE)
+            policies(process.pid()).iter().all(|policy| *policy == libc::SCHED_IDLE)
         });
     }
     // Its user changes one while it is held.
-    all(prey[4].pid(), libc::SCHED_BATCH);
+    all(processes[4].pid(), libc::SCHED_BATCH);
     eventually("the drift is told", || {
         let applied = enforcer.status().expect("it runs");
         applied.drift.iter().any(|drift| drift.what.contains("SCHED_BATCH"))
     });
     enforcer.revert().expect("it runs");
-    assert_eq!(policies(prey[0].pid()), [libc::SCHED_OTHER; 3]);
-    assert_eq!(policies(prey[1].pid()), [libc::SCHED_BATCH; 3]);
-    assert_eq!(policies(prey[2].pid()), [libc::SCHED_IDLE; 3]);
+    assert_eq!(policies(processes[0].pid()), [libc::SCHED_OTHER; 3]);
+    assert_eq!(policies(processes[1].pid()), [libc::SCHED_BATCH; 3]);
+    assert_eq!(policies(processes[2].pid()), [libc::SCHED_IDLE; 3]);
     assert_eq!(policy_of(odd), Some(libc::SCHED_BATCH));
-    assert_eq!(policies(prey[3].pid()).iter().filter(|p| **p == libc::SCHED_OTHER).count(), 2);
-    assert_eq!(policies(prey[4].pid()), [libc::SCHED_BATCH; 3]);
+    assert_eq!(policies(processes[3].pid()).iter().filter(|p| **p == libc::SCHED_OTHER).count(), 2);
+    assert_eq!(policies(processes[4].pid()), [libc::SCHED_BATCH; 3]);
     let applied = enforcer.status().expect("it runs");
     assert_eq!((applied.generation, applied.clients.len()), (None, 0));
 }
@@ -300,10 +305,10 @@ fn who_goes_first_by_the_kernels_rules_is_not_touched() {
     if needs_root("who_goes_first_is_not_touched") {
         return;
     }
-    let prey = Prey::start("allot-realtime", &["doze", "1", "50"]);
-    set_policy(prey.pid(), libc::SCHED_FIFO, 1);
+    let process = TestProcess::start("allot-realtime", &["doze", "1", "50"]);
+    set_policy(process.pid(), libc::SCHED_FIFO, 1);
     let mut funds = Funds::new();
-    let id = funds.client(BASE, 1, prey.pid());
+    let id = funds.client(BASE, 1, process.pid());
     let own = funds.client(BASE, 1, std::process::id());
     let mut enforcer = start(HoldMethod::Idle);
     enforcer.apply(&funds.plan(1).into()).expect("a plan");
@@ -311,9 +316,9 @@ fn who_goes_first_by_the_kernels_rules_is_not_touched() {
     assert_eq!((client.state, client.held), (ClientState::Unmanaged, HoldState::Free));
     assert!(client.note.expect("a reason").contains("SCHED_FIFO"));
     assert!(find(&mut enforcer, own).expect("it is told").note.is_some());
-    assert_eq!(policy_of(prey.pid()), Some(libc::SCHED_FIFO));
+    assert_eq!(policy_of(process.pid()), Some(libc::SCHED_FIFO));
     // Once it is ordinary, it is managed.
-    set_policy(prey.pid(), libc::SCHED_OTHER, 0);
+    set_policy(process.pid(), libc::SCHED_OTHER, 0);
     eventually("it is managed", || {
         find(&mut enforcer, id).is_some_and(|client| client.state != ClientState::Unmanaged)
     });
@@ -321,9 +326,11 @@ fn who_goes_first_by_the_kernels_rules_is_not_touched() {
 
 #[test]
 fn sleepers_leave_the_draw_and_are_free() {
-    let sleeper = Prey::start("allot-sleeper", &["doze", "1", "400"]);
-    let hogs =
-        [Prey::start("allot-awake", &["burn", "1"]), Prey::start("allot-awake", &["burn", "1"])];
+    let sleeper = TestProcess::start("allot-sleeper", &["doze", "1", "400"]);
+    let hogs = [
+        TestProcess::start("allot-awake", &["burn", "1"]),
+        TestProcess::start("allot-awake", &["burn", "1"]),
+    ];
     let mut funds = Funds::new();
     let id = funds.client(BASE, 100, sleeper.pid());
     let ids = [funds.client(BASE, 1, hogs[0].pid()), funds.client(BASE, 1, hogs[1].pid())];
@@ -345,16 +352,16 @@ fn sleepers_leave_the_draw_and_are_free() {
 #[test]
 fn who_was_stopped_by_somebody_else_is_left_alone() {
     for hold in [HoldMethod::Auto, HoldMethod::Stop] {
-        let prey = [
-            Prey::start("allot-user-stop", &["burn", "1"]),
-            Prey::start("allot-user-stop", &["burn", "1"]),
+        let processes = [
+            TestProcess::start("allot-user-stop", &["burn", "1"]),
+            TestProcess::start("allot-user-stop", &["burn", "1"]),
         ];
-        let pid = Pid::from_raw(prey[0].pid().cast_signed());
+        let pid = Pid::from_raw(processes[0].pid().cast_signed());
         kill(pid, Signal::SIGSTOP).expect("it lives");
-        eventually("it stands", || state_of(prey[0].pid()) == Some('T'));
+        eventually("it stands", || state_of(processes[0].pid()) == Some('T'));
         let mut funds = Funds::new();
-        let id = funds.client(BASE, 9, prey[0].pid());
-        funds.client(BASE, 1, prey[1].pid());
+        let id = funds.client(BASE, 9, processes[0].pid());
+        funds.client(BASE, 1, processes[1].pid());
         let mut enforcer = start(hold);
         enforcer.apply(&funds.plan(1).into()).expect("a plan");
         eventually("it is told", || {
@@ -362,7 +369,7 @@ fn who_was_stopped_by_somebody_else_is_left_alone() {
         });
         // It stays so while the other is given quanta.
         after_use(&mut enforcer, 20 * DEFAULT_QUANTUM_NS);
-        assert_eq!(state_of(prey[0].pid()), Some('T'));
+        assert_eq!(state_of(processes[0].pid()), Some('T'));
         kill(pid, Signal::SIGCONT).expect("it lives");
         eventually("it competes when its user lets it", || {
             enforcer
@@ -375,8 +382,8 @@ fn who_was_stopped_by_somebody_else_is_left_alone() {
                 .any(|client| client.id == id && client.wins > 0)
         });
         drop(enforcer);
-        assert_ne!(state_of(prey[0].pid()), Some('T'));
-        assert_ne!(policy_of(prey[0].pid()), Some(libc::SCHED_IDLE));
+        assert_ne!(state_of(processes[0].pid()), Some('T'));
+        assert_ne!(policy_of(processes[0].pid()), Some(libc::SCHED_IDLE));
     }
 }
 
@@ -385,8 +392,8 @@ fn a_child_that_inherited_its_hold_gets_its_parents_policy() {
     if needs_root("a_child_that_inherited_its_hold") {
         return;
     }
-    let forker = Prey::start("allot-forker", &["fork"]);
-    let hog = Prey::start("allot-forker", &["burn", "1"]);
+    let forker = TestProcess::start("allot-forker", &["fork"]);
+    let hog = TestProcess::start("allot-forker", &["burn", "1"]);
     let mut funds = Funds::new();
     funds.client(BASE, 1, forker.pid());
     funds.client(BASE, 20, hog.pid());
@@ -438,9 +445,11 @@ fn a_child_that_inherited_its_hold_gets_its_parents_policy() {
 
 #[test]
 fn a_later_plan_keeps_who_stays_and_frees_who_goes() {
-    let prey: Vec<Prey> = (0..3).map(|_| Prey::start("allot-plans", &["burn", "1"])).collect();
+    let processes: Vec<TestProcess> =
+        (0..3).map(|_| TestProcess::start("allot-plans", &["burn", "1"])).collect();
     let mut funds = Funds::new();
-    let ids: Vec<CurrencyId> = prey.iter().map(|prey| funds.client(BASE, 1, prey.pid())).collect();
+    let ids: Vec<CurrencyId> =
+        processes.iter().map(|process| funds.client(BASE, 1, process.pid())).collect();
     let mut enforcer = start(HoldMethod::Auto);
     enforcer.apply(&funds.plan(1).into()).expect("a plan");
     eventually("all took part", || {
@@ -456,12 +465,12 @@ fn a_later_plan_keeps_who_stays_and_frees_who_goes() {
     assert!(after.clients[0].wins >= before.clients[0].wins);
     assert!(after.clients[1].used_ns >= before.clients[2].used_ns);
     assert!(after.used_ns >= before.used_ns, "what is gone still counts");
-    assert_ne!(policy_of(prey[1].pid()), Some(libc::SCHED_IDLE));
-    assert_ne!(state_of(prey[1].pid()), Some('T'));
+    assert_ne!(policy_of(processes[1].pid()), Some(libc::SCHED_IDLE));
+    assert_ne!(state_of(processes[1].pid()), Some('T'));
     assert!(enforcer.apply(&funds.plan(1).into()).is_err(), "an older plan is refused");
     // Who dies is dropped without a plan.
-    let mut prey = prey;
-    drop(prey.remove(0));
+    let mut processes = processes;
+    drop(processes.remove(0));
     eventually("the dead are dropped", || {
         enforcer.sample().expect("it runs").cpu.expect("of the CPU").clients.len() == 1
     });

@@ -5,7 +5,7 @@
 mod common;
 
 use common::cgroups::{Enforcing, Lab, groups, place_of, read, write};
-use common::{Prey, after_use, eventually, funds::Funds, kill, named, state_of, stop};
+use common::{TestProcess, after_use, eventually, funds::Funds, kill, named, state_of, stop};
 use enforce_cgroup::{Cgroup, PROCESSES_MOVED};
 use enforcer::{ClientState, CpuSample, Enforcer, Plan, Status};
 use ledger::{BASE, Class, CurrencyId, Member};
@@ -23,12 +23,12 @@ const LOOKED_AT_NS: u64 = 2_000_000_000;
 const SETTLED_NS: u64 = 300_000_000;
 
 /// A process that burns CPU 0.
-fn hog(tag: &str) -> Prey {
-    Prey::burning(tag, 1, to_cpu_0)
+fn hog(tag: &str) -> TestProcess {
+    TestProcess::burning(tag, 1, to_cpu_0)
 }
 
-fn on_cpu_0(tag: &str, arguments: &[&str]) -> Prey {
-    Prey::start_with(tag, arguments, to_cpu_0)
+fn on_cpu_0(tag: &str, arguments: &[&str]) -> TestProcess {
+    TestProcess::start_with(tag, arguments, to_cpu_0)
 }
 
 fn to_cpu_0(command: &mut Command) {
@@ -166,7 +166,7 @@ fn weights_follow_who_is_active() {
 #[ignore = "lab"]
 fn what_somebody_changes_is_put_right_and_told() {
     let Some(lab) = Lab::here("what_somebody_changes_is_put_right_and_told") else { return };
-    let (hog, doze) = (hog("drift-a"), Prey::start("drift-b", &["doze", "1", "50"]));
+    let (hog, doze) = (hog("drift-a"), TestProcess::start("drift-b", &["doze", "1", "50"]));
     let mut enforcer = lab.enforcer();
     let mut funds = Funds::new();
     let a = funds.client(BASE, 1, hog.pid());
@@ -333,7 +333,7 @@ fn a_cgroup_can_be_a_member() {
     let group = lab.mount.join(format!("member-{}", std::process::id()));
     std::fs::create_dir(&group).expect("a cgroup");
     let (founder, inside, rival) =
-        (Prey::start("member-f", &["doze", "1", "60000"]), hog("member-i"), hog("member-r"));
+        (TestProcess::start("member-f", &["doze", "1", "60000"]), hog("member-i"), hog("member-r"));
     write(&group, "cgroup.procs", &inside.pid().to_string());
     let mut enforcer = lab.enforcer();
     let mut funds = Funds::new();
@@ -370,7 +370,8 @@ fn several_cpus_are_shared_as_well_as_the_kernel_can() {
         return;
     }
     // Of weights that so many CPUs can satisfy, two for each CPU.
-    let hogs: Vec<Prey> = (0..2 * cpus).map(|_| Prey::start("several", &["burn", "1"])).collect();
+    let hogs: Vec<TestProcess> =
+        (0..2 * cpus).map(|_| TestProcess::start("several", &["burn", "1"])).collect();
     let mut enforcer = lab.enforcer();
     let mut funds = Funds::new();
     let ids: Vec<CurrencyId> = hogs
@@ -393,19 +394,20 @@ fn several_cpus_are_shared_as_well_as_the_kernel_can() {
 #[ignore = "lab"]
 fn many_clients_come_and_go() {
     let Some(lab) = Lab::here("many_clients_come_and_go") else { return };
-    let prey: Vec<Prey> = (0..100).map(|_| Prey::start("many", &["doze", "1", "1000"])).collect();
+    let processes: Vec<TestProcess> =
+        (0..100).map(|_| TestProcess::start("many", &["doze", "1", "1000"])).collect();
     let mut enforcer = lab.enforcer();
     let mut funds = Funds::new();
     let users: Vec<CurrencyId> =
         (0..10).map(|user| funds.currency(&format!("user{user}"), 100)).collect();
-    for (index, prey) in prey.iter().enumerate() {
-        funds.client(users[index % users.len()], 1 + index as u64, prey.pid());
+    for (index, process) in processes.iter().enumerate() {
+        funds.client(users[index % users.len()], 1 + index as u64, process.pid());
     }
     let applied = follow(&mut enforcer, funds.plan(1));
     assert!(applied.clients.iter().all(|client| client.note.is_none()), "{:?}", applied.clients);
     assert_eq!(groups(&lab.top()).len(), 110);
     // Half of them end; the next plan does not have them.
-    drop(prey.into_iter().step_by(2).collect::<Vec<_>>());
+    drop(processes.into_iter().step_by(2).collect::<Vec<_>>());
     follow(&mut enforcer, Funds::new().plan(2));
     assert!(groups(&lab.top()).is_empty());
     lab_is_empty_after(&lab, enforcer);
@@ -419,9 +421,9 @@ fn killed_it_leaves_nothing() {
     eprintln!("ALLOT_SEED={seed}");
     let mut random: u64 = seed;
     for _ in 0..4 {
-        let prey = [hog("kill-a"), hog("kill-b"), on_cpu_0("kill-c", &["fork"])];
-        let mut enforcing = Enforcing::start(&lab, &[&prey[0], &prey[1], &prey[2]]);
-        assert!(place_of(prey[0].pid()).starts_with(&format!("/{}/", lab.name)));
+        let processes = [hog("kill-a"), hog("kill-b"), on_cpu_0("kill-c", &["fork"])];
+        let mut enforcing = Enforcing::start(&lab, &[&processes[0], &processes[1], &processes[2]]);
+        assert!(place_of(processes[0].pid()).starts_with(&format!("/{}/", lab.name)));
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         std::thread::sleep(Duration::from_millis((random >> 33) % 60));
         enforcing.kill();
@@ -430,8 +432,8 @@ fn killed_it_leaves_nothing() {
             matches!(state_of(enforcing.guardian), None | Some('Z' | 'X'))
         });
         lab.is_as_before();
-        for prey in &prey {
-            assert_eq!(place_of(prey.pid()), "/");
+        for processes in &processes {
+            assert_eq!(place_of(processes.pid()), "/");
         }
     }
 }
@@ -440,14 +442,14 @@ fn killed_it_leaves_nothing() {
 #[ignore = "lab"]
 fn killed_with_its_guardian_the_next_one_restores() {
     let Some(lab) = Lab::here("killed_with_its_guardian_the_next_one_restores") else { return };
-    let prey = [hog("both-a"), on_cpu_0("both-b", &["fork"])];
-    let mut enforcing = Enforcing::start(&lab, &[&prey[0], &prey[1]]);
+    let processes = [hog("both-a"), on_cpu_0("both-b", &["fork"])];
+    let mut enforcing = Enforcing::start(&lab, &[&processes[0], &processes[1]]);
     enforcing.kill_with_guardian();
-    assert!(place_of(prey[0].pid()).starts_with(&format!("/{}/", lab.name)));
+    assert!(place_of(processes[0].pid()).starts_with(&format!("/{}/", lab.name)));
     let enforcer = lab.enforcer();
     let leftovers = enforcer.leftovers();
     assert!(leftovers.number_of(PROCESSES_MOVED) >= 2, "{leftovers:?}");
-    assert!(prey.iter().all(|prey| place_of(prey.pid()) == "/"));
+    assert!(processes.iter().all(|processes| place_of(processes.pid()) == "/"));
     lab.is_as_before();
     lab_is_empty_after(&lab, enforcer);
 }

@@ -8,7 +8,7 @@ mod disk;
 
 use ::disk::{KeptDisk, KeptDisks, Model, Speed, look, read_usage};
 use common::cgroups::{Enforcing, Lab, groups, place_of, read, write};
-use common::{Prey, eventually, funds::Funds, state_of, stop};
+use common::{TestProcess, eventually, funds::Funds, state_of, stop};
 use disk::NullDisk;
 use enforce_cgroup::{Cgroup, CgroupOptions};
 use enforce_cgroup::{CgroupRestorer, DiskOptions, MemoryOptions};
@@ -58,19 +58,21 @@ fn follow(enforcer: &mut Cgroup, plan: Plan) {
 }
 
 /// A process that reads the disk anywhere, four requests at a time.
-fn reader(tag: &str) -> Prey {
-    Prey::start(tag, &["read-disk", "/dev/allot0", "268435456", "4"])
+fn reader(tag: &str) -> TestProcess {
+    TestProcess::start(tag, &["read-disk", "/dev/allot0", "268435456", "4"])
 }
 
-fn group_of(lab: &Lab, prey: &Prey) -> PathBuf {
-    lab.mount.join(place_of(prey.pid()).trim_start_matches('/'))
+fn group_of(lab: &Lab, process: &TestProcess) -> PathBuf {
+    lab.mount.join(place_of(process.pid()).trim_start_matches('/'))
 }
 
 /// What each reads in some seconds.
-fn served(lab: &Lab, prey: &[Prey]) -> Vec<u64> {
+fn served(lab: &Lab, processes: &[TestProcess]) -> Vec<u64> {
     let number = look("allot0").expect("it is there").number;
     let requests = || -> Vec<u64> {
-        let usage = prey.iter().map(|prey| read_usage(&group_of(lab, prey)).expect("it is there"));
+        let usage = processes
+            .iter()
+            .map(|process| read_usage(&group_of(lab, process)).expect("it is there"));
         usage.map(|usage| usage.get(&number).map_or(0, |usage| usage.reads)).collect()
     };
     // Who was served before it was moved, by other weights, waits for a while.
@@ -101,12 +103,13 @@ fn half_the_disk_is_one_clients_and_four_share_the_rest() {
     let disk = NullDisk::new("allot0", REQUEST, 1);
     let scheduler = disk.queue().join("scheduler");
     let before = std::fs::read_to_string(&scheduler).expect("it has one");
-    let prey: Vec<Prey> = ["hard", "soft-a", "soft-b", "soft-c", "soft-d"].map(reader).into();
+    let processes: Vec<TestProcess> =
+        ["hard", "soft-a", "soft-b", "soft-c", "soft-d"].map(reader).into();
     let mut enforcer = enforcer(&lab, DiskOptions::default());
     let mut funds = Funds::new();
     let user = funds.currency("user", 100);
     let clients: Vec<CurrencyId> =
-        prey.iter().map(|prey| funds.client(user, 1, prey.pid())).collect();
+        processes.iter().map(|process| funds.client(user, 1, process.pid())).collect();
     funds.fund_of(clients[0], BASE, funding(TicketKind::Hard, 500));
     funds.fund_of(user, BASE, soft(10));
     for client in &clients[1..] {
@@ -114,10 +117,10 @@ fn half_the_disk_is_one_clients_and_four_share_the_rest() {
     }
     follow(&mut enforcer, funds.plan(1));
     assert!(std::fs::read_to_string(&scheduler).expect("it has one").contains("[bfq]"));
-    close(&served(&lab, &prey), &[0.5, 0.125, 0.125, 0.125, 0.125]);
+    close(&served(&lab, &processes), &[0.5, 0.125, 0.125, 0.125, 0.125]);
     // Of what its tickets are not used for, the others have their parts.
-    stop(prey[0].pid());
-    close(&served(&lab, &prey[1..]), &[0.25, 0.25, 0.25, 0.25]);
+    stop(processes[0].pid());
+    close(&served(&lab, &processes[1..]), &[0.25, 0.25, 0.25, 0.25]);
     drop(enforcer);
     lab.is_as_before();
     assert_eq!(std::fs::read_to_string(&scheduler).expect("it has one"), before);
@@ -129,8 +132,8 @@ fn where_the_speed_is_known_iocost_serves_by_tickets() {
     let Some(lab) = here("where_the_speed_is_known_iocost_serves_by_tickets") else { return };
     // As fast as the others, but of the kind for which iocost is chosen: it takes several at a time.
     let disk = NullDisk::new("allot0", 8 * REQUEST, 8);
-    let sixteen = |tag| Prey::start(tag, &["read-disk", "/dev/allot0", "268435456", "16"]);
-    let prey: Vec<Prey> = ["three", "one"].map(sixteen).into();
+    let sixteen = |tag| TestProcess::start(tag, &["read-disk", "/dev/allot0", "268435456", "16"]);
+    let processes: Vec<TestProcess> = ["three", "one"].map(sixteen).into();
     // Slower than it is: an emulator's timers are late.
     let a_second = 195;
     let model = Model {
@@ -149,14 +152,14 @@ fn where_the_speed_is_known_iocost_serves_by_tickets() {
     kept.save(&file).expect("it is written");
     let mut enforcer = enforcer(&lab, DiskOptions { file: Some(file) });
     let mut funds = Funds::new();
-    for (tickets, prey) in [3, 1].into_iter().zip(&prey) {
-        let client = funds.client(BASE, 1, prey.pid());
+    for (tickets, process) in [3, 1].into_iter().zip(&processes) {
+        let client = funds.client(BASE, 1, process.pid());
         funds.fund_of(client, BASE, soft(tickets));
     }
     follow(&mut enforcer, funds.plan(1));
     let quality = look("allot0").expect("it is there").cost.0.expect("a line");
     assert!(quality.contains("enable=1 ctrl=user"), "{quality}");
-    close(&served(&lab, &prey), &[0.75, 0.25]);
+    close(&served(&lab, &processes), &[0.75, 0.25]);
     drop(enforcer);
     lab.is_as_before();
     let quality = look(&disk.name).expect("it is there").cost.0;
@@ -169,10 +172,10 @@ fn a_disk_that_goes_and_comes_back_is_told_and_shared_again() {
     let test = "a_disk_that_goes_and_comes_back_is_told_and_shared_again";
     let Some(lab) = here(test) else { return };
     let disk = NullDisk::new("allot0", REQUEST, 1);
-    let prey = Prey::start("doze", &["doze", "1", "1000"]);
+    let process = TestProcess::start("doze", &["doze", "1", "1000"]);
     let mut enforcer = enforcer(&lab, DiskOptions::default());
     let mut funds = Funds::new();
-    let client = funds.client(BASE, 1, prey.pid());
+    let client = funds.client(BASE, 1, process.pid());
     funds.fund_of(client, BASE, soft(7));
     follow(&mut enforcer, funds.plan(1));
     let mut words = String::new();
@@ -203,10 +206,10 @@ fn a_disk_that_goes_and_comes_back_is_told_and_shared_again() {
 #[ignore = "lab"]
 fn tickets_of_what_is_no_disk_are_told_to_have_no_effect() {
     let Some(lab) = here("tickets_of_what_is_no_disk_are_told_to_have_no_effect") else { return };
-    let prey = Prey::start("doze", &["doze", "1", "1000"]);
+    let process = TestProcess::start("doze", &["doze", "1", "1000"]);
     let mut enforcer = enforcer(&lab, DiskOptions::default());
     let mut funds = Funds::new();
-    let client = funds.client(BASE, 1, prey.pid());
+    let client = funds.client(BASE, 1, process.pid());
     funds.fund_of(client, BASE, soft(7));
     enforcer.apply(&funds.plan(1).into()).expect("a plan");
     let drift = enforcer.status().expect("it runs").drift;
@@ -230,12 +233,12 @@ fn killed_it_leaves_no_setting_of_a_disk_and_no_share() {
         read(&disk.queue(), "scheduler").contains("[mq-deadline]")
             && read(&disk.queue(), "nr_requests") == "50"
     };
-    let prey = ["a", "b"].map(|tag| Prey::start(tag, &["doze", "1", "1000"]));
+    let processes = ["a", "b"].map(|tag| TestProcess::start(tag, &["doze", "1", "1000"]));
     for with_guardian in [false, true] {
         let with_disk = |command: &mut Command| {
             command.env("ENFORCE_DISK", "allot0");
         };
-        let mut enforcing = Enforcing::start_with(&lab, &[&prey[0], &prey[1]], with_disk);
+        let mut enforcing = Enforcing::start_with(&lab, &[&processes[0], &processes[1]], with_disk);
         assert!(chosen());
         assert_eq!(read(&lab.top(), "memory.min"), (2 << 20).to_string());
         if with_guardian {
@@ -280,14 +283,14 @@ fn reads_a_second(groups: &[PathBuf]) -> Vec<f64> {
 fn who_is_limited_does_no_more_however_idle_the_disk_is() {
     let Some(lab) = here("who_is_limited_does_no_more_however_idle_the_disk_is") else { return };
     let _disk = NullDisk::new("allot0", REQUEST, 8);
-    let prey = ["limited", "free"].map(reader);
+    let processes = ["limited", "free"].map(reader);
     let mut enforcer = enforcer(&lab, DiskOptions::default());
     let mut funds = Funds::new();
     let user = funds.currency("user", 100);
-    let clients = [0, 1].map(|index: usize| funds.client(user, 1, prey[index].pid()));
+    let clients = [0, 1].map(|index: usize| funds.client(user, 1, processes[index].pid()));
     funds.limit_reads(clients[0], "allot0", Some(40));
     follow(&mut enforcer, funds.plan(1));
-    let leaves: Vec<PathBuf> = prey.iter().map(|prey| group_of(&lab, prey)).collect();
+    let leaves: Vec<PathBuf> = processes.iter().map(|process| group_of(&lab, process)).collect();
     let served = reads_a_second(&leaves);
     assert!((30.0..46.0).contains(&served[0]), "{served:?}: 40 a second were asked for");
     assert!(served[1] > 200.0, "{served:?}: the other has no limit");
@@ -319,10 +322,10 @@ fn who_is_limited_does_no_more_however_idle_the_disk_is() {
 fn what_cannot_be_limited_is_told_and_a_disk_that_comes_is_limited() {
     let test = "what_cannot_be_limited_is_told_and_a_disk_that_comes_is_limited";
     let Some(lab) = here(test) else { return };
-    let prey = Prey::start("doze", &["doze", "1", "1000"]);
+    let process = TestProcess::start("doze", &["doze", "1", "1000"]);
     let mut enforcer = enforcer(&lab, DiskOptions::default());
     let mut funds = Funds::new();
-    let client = funds.client(BASE, 1, prey.pid());
+    let client = funds.client(BASE, 1, process.pid());
     funds.limit_reads(client, "allot0", Some(40));
     enforcer.apply(&funds.plan(1).into()).expect("a plan");
     let mut said = String::new();
@@ -333,7 +336,7 @@ fn what_cannot_be_limited_is_told_and_a_disk_that_comes_is_limited() {
     };
     eventually("it is told", || tells(&mut enforcer) == 1);
     let disk = NullDisk::new("allot0", REQUEST, 1);
-    let group = group_of(&lab, &prey);
+    let group = group_of(&lab, &process);
     eventually("it is limited", || read(&group, "io.max").contains("riops=40"));
     disk.vanish();
     eventually("that is told again", || tells(&mut enforcer) == 2);
@@ -357,11 +360,11 @@ fn a_limit_of_others_is_kept_and_comes_back() {
     write(&theirs, "io.max", &found);
     let limits = || read(&theirs, "io.max");
     let as_limited = format!("{number} rbps=1048576 wbps=max riops=100 wiops=max");
-    let prey = Prey::start("doze", &["doze", "1", "1000"]);
+    let process = TestProcess::start("doze", &["doze", "1", "1000"]);
     {
         let mut enforcer = enforcer(&lab, DiskOptions::default());
         let mut funds = Funds::new();
-        funds.client(BASE, 1, prey.pid());
+        funds.client(BASE, 1, process.pid());
         let member = Member::Cgroup(theirs.metadata().expect("it is there").ino());
         let client = funds.member(BASE, 1, member);
         for (generation, reads, says) in [
@@ -377,7 +380,7 @@ fn a_limit_of_others_is_kept_and_comes_back() {
         }
     }
     assert_eq!(limits(), found);
-    let mut enforcing = Enforcing::start_with(&lab, &[&prey], |command| {
+    let mut enforcing = Enforcing::start_with(&lab, &[&process], |command| {
         command.env("ENFORCE_DISK", "allot0").env("ENFORCE_LIMIT", &theirs);
     });
     eventually("it is limited", || limits() == as_limited);
@@ -399,21 +402,21 @@ fn a_limit_of_others_is_kept_and_comes_back() {
 fn who_waits_for_a_disk_keeps_its_memory_tickets() {
     let Some(lab) = here("who_waits_for_a_disk_keeps_its_memory_tickets") else { return };
     let _disk = NullDisk::new("allot0", Duration::from_millis(100), 1);
-    let reader = Prey::start("waits", &["read-disk", "/dev/allot0", "268435456", "1"]);
-    let idle = Prey::start("idle", &["doze", "1", "5000"]);
+    let reader = TestProcess::start("waits", &["read-disk", "/dev/allot0", "268435456", "1"]);
+    let idle = TestProcess::start("idle", &["doze", "1", "5000"]);
     let options = IdleOptions { idle_ns: 2_000_000_000, ..IdleOptions::default() };
     let memory = MemoryOptions { idle: options, ..MemoryOptions::default() };
     let options = CgroupOptions { shares_cpu: false, memory: Some(memory), ..lab.options() };
     let mut enforcer = Cgroup::start(options).expect("an enforcer");
     let mut funds = Funds::new();
     funds.memory(100_000);
-    for prey in [&reader, &idle] {
-        let client = funds.client(BASE, 1, prey.pid());
+    for process in [&reader, &idle] {
+        let client = funds.client(BASE, 1, process.pid());
         let (resource, kind) = (Resource::MEMORY, TicketKind::Hard);
         funds.fund_of(client, BASE, Funding { resource, kind, amount: 4000 });
     }
     follow(&mut enforcer, funds.plan(1));
-    let [waits, idles] = [&reader, &idle].map(|prey| group_of(&lab, prey));
+    let [waits, idles] = [&reader, &idle].map(|process| group_of(&lab, process));
     let is_sure = |group: &PathBuf| read(group, "memory.min") == (4000 << 10).to_string();
     assert!(is_sure(&waits) && is_sure(&idles));
     eventually("the idle one has none", || !is_sure(&idles));

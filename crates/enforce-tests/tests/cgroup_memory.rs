@@ -5,7 +5,7 @@
 mod common;
 
 use common::cgroups::{Lab, groups, read, write};
-use common::{Prey, eventually, funds::Funds};
+use common::{TestProcess, eventually, funds::Funds};
 use enforce_cgroup::Cgroup;
 use enforce_cgroup::MemoryOptions;
 use enforcer::{Enforcer, Plan};
@@ -65,8 +65,8 @@ fn leaf(lab: &Lab, parents: &[CurrencyId], id: CurrencyId) -> PathBuf {
     parents.chain([format!("c{}", id.0)]).fold(lab.top(), |path, part| path.join(part))
 }
 
-fn doze(tag: &str) -> Prey {
-    Prey::start(tag, &["doze", "1", "50"])
+fn doze(tag: &str) -> TestProcess {
+    TestProcess::start(tag, &["doze", "1", "50"])
 }
 
 #[test]
@@ -74,13 +74,15 @@ fn doze(tag: &str) -> Prey {
 fn amounts_and_their_subshares_protect_as_the_ledger_says() {
     let Some(lab) = here("amounts_and_their_subshares_protect_as_the_ledger_says") else { return };
     for shares_cpu in [true, false] {
-        let prey = [doze("mem-a"), doze("mem-b"), doze("mem-c"), doze("mem-d")];
+        let processes = [doze("mem-a"), doze("mem-b"), doze("mem-c"), doze("mem-d")];
         let mut enforcer = enforcer(&lab, shares_cpu, MemoryOptions::default());
         let mut funds = Funds::new();
         funds.memory(100_000);
         let user = funds.currency("user", 100);
-        let [a, b] = [funds.client(user, 1, prey[0].pid()), funds.client(user, 1, prey[1].pid())];
-        let [c, d] = [funds.client(BASE, 1, prey[2].pid()), funds.client(BASE, 1, prey[3].pid())];
+        let [a, b] =
+            [funds.client(user, 1, processes[0].pid()), funds.client(user, 1, processes[1].pid())];
+        let [c, d] =
+            [funds.client(BASE, 1, processes[2].pid()), funds.client(BASE, 1, processes[3].pid())];
         funds.fund_of(user, BASE, hard(8000));
         funds.fund_of(a, user, hard(500));
         funds.fund_of(b, user, soft(1));
@@ -110,8 +112,8 @@ fn who_is_idle_for_long_leaves_its_share_to_those_beside_it() {
     let Some(lab) = here("who_is_idle_for_long_leaves_its_share_to_those_beside_it") else {
         return;
     };
-    let busy = Prey::start("idle-a", &["burn", "1"]);
-    let idle = Prey::start("idle-b", &["doze", "1", "5000"]);
+    let busy = TestProcess::start("idle-a", &["burn", "1"]);
+    let idle = TestProcess::start("idle-b", &["doze", "1", "5000"]);
     let options = IdleOptions { idle_ns: 2_000_000_000, ..IdleOptions::default() };
     let options = MemoryOptions { idle: options, ..MemoryOptions::default() };
     let mut enforcer = enforcer(&lab, false, options);
@@ -170,13 +172,13 @@ fn what_is_set_on_cgroups_that_are_not_ours_is_set_back() {
 #[ignore = "lab"]
 fn all_clients_together_stay_within_the_limit() {
     let Some(lab) = here("all_clients_together_stay_within_the_limit") else { return };
-    let prey = doze("limit-a");
+    let process = doze("limit-a");
     let limit_bytes = Some(64 << 20);
     let options = MemoryOptions { limit_bytes, ..MemoryOptions::default() };
     let mut enforcer = enforcer(&lab, false, options);
     let mut funds = Funds::new();
     funds.memory(50_000);
-    let a = funds.client(BASE, 1, prey.pid());
+    let a = funds.client(BASE, 1, process.pid());
     follow(&mut enforcer, funds.plan(1));
     let limited = |lab: &Lab| read(&lab.top(), "memory.max");
     assert_eq!(groups(&lab.top()), [leaf(&lab, &[], a)]);

@@ -167,7 +167,7 @@ fn units_get_what_their_clients_are_worth() {
 fn clients_of_one_unit_are_told_that_they_share_it() {
     let Some(lab) = Lab::here("clients_of_one_unit_are_told_that_they_share_it") else { return };
     let unit = Unit::start("d", "user-61003.slice");
-    let other = common::Prey::start("in-unit", &["doze", "1", "50"]);
+    let other = common::TestProcess::start("in-unit", &["doze", "1", "50"]);
     // systemd's own doing would be to start both there.
     let folder = format!("/sys/fs/cgroup{}", place_of(unit.pid).trim().trim_start_matches("0::"));
     std::fs::write(format!("{folder}/cgroup.procs"), other.pid().to_string()).expect("moved");

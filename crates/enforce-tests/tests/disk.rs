@@ -11,7 +11,7 @@ use ::disk::{
     NoDisk, Notes, Places, PrepareError, PreparedDisk, Speed, calibrate, calibration_depth,
     calibration_folder, look, prepare, read_usage, speed,
 };
-use common::Prey;
+use common::TestProcess;
 use disk::NullDisk;
 use std::collections::BTreeMap;
 use std::io;
@@ -352,7 +352,7 @@ struct Reader<'a> {
     group: PathBuf,
     controller: &'a IoController,
     facts: &'a DiskFacts,
-    _prey: Option<Prey>,
+    _process: Option<TestProcess>,
 }
 
 impl<'a> Reader<'a> {
@@ -364,7 +364,7 @@ impl<'a> Reader<'a> {
     ) -> Reader<'a> {
         let group = lab.mount.join(format!("allot-test-disk-{name}"));
         std::fs::create_dir(&group).expect("a cgroup");
-        Reader { group, controller, facts, _prey: None }
+        Reader { group, controller, facts, _process: None }
     }
 
     fn weigh(&self, weight: u32) {
@@ -379,7 +379,7 @@ impl<'a> Reader<'a> {
         let procs = self.group.join("cgroup.procs");
         let depth = depth.to_string();
         let arguments = ["read-disk", &path, "268435456", &depth];
-        self._prey = Some(Prey::start_with(name, &arguments, |command| {
+        self._process = Some(TestProcess::start_with(name, &arguments, |command| {
             // SAFETY: one open, write and close each, which are safe between fork and exec.
             unsafe { command.pre_exec(move || std::fs::write(&procs, "0")) };
         }));
@@ -394,7 +394,7 @@ impl<'a> Reader<'a> {
 
 impl Drop for Reader<'_> {
     fn drop(&mut self) {
-        self._prey = None;
+        self._process = None;
         let order = self.controller.unweigh(self.facts.number);
         let _ = std::fs::write(self.group.join(order.file), &order.text);
         let begun = std::time::Instant::now();

@@ -5,7 +5,9 @@
 
 mod common;
 
-use common::{ACTOR, Prey, eventually, held, is_root, named, policy_of, state_of, within_seconds};
+use common::{
+    ACTOR, TestProcess, eventually, held, is_root, named, policy_of, state_of, within_seconds,
+};
 use enforce_user::CellRestorer;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -27,21 +29,26 @@ struct Enforcing {
 }
 
 impl Enforcing {
-    fn start(registry: Option<&Path>, hold: &str, uid: &str, prey: &[&Prey]) -> Enforcing {
-        Enforcing::start_with(registry, hold, uid, prey, |_| {})
+    fn start(
+        registry: Option<&Path>,
+        hold: &str,
+        uid: &str,
+        processes: &[&TestProcess],
+    ) -> Enforcing {
+        Enforcing::start_with(registry, hold, uid, processes, |_| {})
     }
 
     fn start_with(
         registry: Option<&Path>,
         hold: &str,
         uid: &str,
-        prey: &[&Prey],
+        processes: &[&TestProcess],
         prepare: impl FnOnce(&mut Command),
     ) -> Enforcing {
         let mut command = Command::new(ACTOR);
         prepare(&mut command);
         command.arg("enforce").arg(registry.unwrap_or(Path::new("-"))).args([hold, uid]);
-        command.args(prey.iter().map(|prey| prey.pid().to_string()));
+        command.args(processes.iter().map(|process| process.pid().to_string()));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         // SAFETY: prctl is safe between fork and exec.
         unsafe {
@@ -122,14 +129,15 @@ fn a_killed_enforcer_leaves_nobody_held() {
         return;
     }
     let tag = "allot-killed";
-    let burners = [Prey::start(tag, &["burn", "1"]), Prey::start(tag, &["burn", "4"])];
-    let dozer = Prey::start(tag, &["doze", "3", "2"]);
-    let forkers = [Prey::start(tag, &["fork"]), Prey::start(tag, &["fork"])];
-    let prey = [&burners[0], &burners[1], &dozer, &forkers[0], &forkers[1]];
+    let burners =
+        [TestProcess::start(tag, &["burn", "1"]), TestProcess::start(tag, &["burn", "4"])];
+    let dozer = TestProcess::start(tag, &["doze", "3", "2"]);
+    let forkers = [TestProcess::start(tag, &["fork"]), TestProcess::start(tag, &["fork"])];
+    let processes = [&burners[0], &burners[1], &dozer, &forkers[0], &forkers[1]];
     let mut moments = Moments::new();
     for round in 0..rounds(50) {
         let hold = if round % 3 == 2 { "stop" } else { "idle" };
-        let mut enforcing = Enforcing::start(None, hold, "-", &prey);
+        let mut enforcing = Enforcing::start(None, hold, "-", &processes);
         // Every fourth dies whatever it does, most while they begin.
         if round % 4 > 0 {
             is_any_held(tag);
@@ -155,8 +163,8 @@ fn children_that_left_family_and_session_are_freed_too() {
     }
     let tag = "allot-orphans";
     // One seat, and a winner for it: the forker is held, and runs and forks on what is left.
-    let prey = [Prey::start(tag, &["fork"]), Prey::start(tag, &["burn", "1"])];
-    let prey: Vec<&Prey> = prey.iter().collect();
+    let processes = [TestProcess::start(tag, &["fork"]), TestProcess::start(tag, &["burn", "1"])];
+    let processes: Vec<&TestProcess> = processes.iter().collect();
     let ours = nix::unistd::getsid(None).expect("our session");
     let set = rustix::thread::sched_getaffinity(None).expect("our CPUs");
     let cpu = (0..).find(|cpu| set.is_set(*cpu)).expect("a CPU");
@@ -165,7 +173,7 @@ fn children_that_left_family_and_session_are_freed_too() {
             && nix::unistd::getsid(Some(Pid::from_raw(pid.cast_signed()))).is_ok_and(|s| s != ours)
     };
     for round in 0..rounds(50).div_ceil(5) {
-        let mut enforcing = Enforcing::start_with(None, "idle", "-", &prey, |command| {
+        let mut enforcing = Enforcing::start_with(None, "idle", "-", &processes, |command| {
             command.env("ACTOR_CPU", cpu.to_string());
         });
         // It lives for a fifth of a second, and is born when the forker gets to run.
@@ -188,13 +196,13 @@ fn a_killed_guardian_is_replaced_and_nobody_stays_held() {
         return;
     }
     let tag = "allot-unguarded";
-    let prey = [
-        Prey::start(tag, &["burn", "1"]),
-        Prey::start(tag, &["burn", "1"]),
-        Prey::start(tag, &["burn", "1"]),
+    let processes = [
+        TestProcess::start(tag, &["burn", "1"]),
+        TestProcess::start(tag, &["burn", "1"]),
+        TestProcess::start(tag, &["burn", "1"]),
     ];
-    let prey: Vec<&Prey> = prey.iter().collect();
-    let mut enforcing = Enforcing::start(None, "idle", "-", &prey);
+    let processes: Vec<&TestProcess> = processes.iter().collect();
+    let mut enforcing = Enforcing::start(None, "idle", "-", &processes);
     for _ in 0..3 {
         is_any_held(tag);
         enforcing.kill_guardian();
@@ -224,20 +232,20 @@ fn what_both_left_behind_is_restored_from_the_registry() {
         return;
     }
     let tag = "allot-left";
-    let prey = [
-        Prey::start(tag, &["burn", "3"]),
+    let processes = [
+        TestProcess::start(tag, &["burn", "3"]),
         // Of scheduling groups of their own, so that they are frozen where they can be.
-        Prey::start_with(tag, &["burn", "1"], own_session),
-        Prey::start_with(tag, &["burn", "1"], own_session),
-        Prey::start(tag, &["fork"]),
+        TestProcess::start_with(tag, &["burn", "1"], own_session),
+        TestProcess::start_with(tag, &["burn", "1"], own_session),
+        TestProcess::start(tag, &["fork"]),
     ];
-    let prey: Vec<&Prey> = prey.iter().collect();
+    let processes: Vec<&TestProcess> = processes.iter().collect();
     let folder = tempfile::tempdir().expect("a directory");
     let registry = folder.path().join("registry");
     let mut moments = Moments::new();
     for round in 0..10 {
         let hold = ["idle", "stop", "auto"][round % 3];
-        let mut enforcing = Enforcing::start(Some(&registry), hold, "-", &prey);
+        let mut enforcing = Enforcing::start(Some(&registry), hold, "-", &processes);
         is_any_held(tag);
         moments.wait(20_000);
         enforcing.kill_guardian();
@@ -257,21 +265,21 @@ fn an_unprivileged_user_is_guarded_too() {
     const NOBODY: u32 = 65_534;
     let tag = "allot-nobody";
     let start = || {
-        Prey::start_with(tag, &["burn", "2"], |command| {
+        TestProcess::start_with(tag, &["burn", "2"], |command| {
             command.uid(NOBODY).gid(NOBODY);
         })
     };
-    let prey = [start(), start(), start(), start()];
-    let prey: Vec<&Prey> = prey.iter().collect();
+    let processes = [start(), start(), start(), start()];
+    let processes: Vec<&TestProcess> = processes.iter().collect();
     let mut moments = Moments::new();
     for _ in 0..10 {
-        let mut enforcing = Enforcing::start(None, "auto", &NOBODY.to_string(), &prey);
+        let mut enforcing = Enforcing::start(None, "auto", &NOBODY.to_string(), &processes);
         eventually("somebody is stopped", || {
-            prey.iter().any(|prey| state_of(prey.pid()) == Some('T'))
+            processes.iter().any(|process| state_of(process.pid()) == Some('T'))
         });
         moments.wait(20_000);
-        let idle = |prey: &&Prey| policy_of(prey.pid()) == Some(libc::SCHED_IDLE);
-        assert!(!prey.iter().any(idle), "there is no way back from SCHED_IDLE");
+        let idle = |process: &&TestProcess| policy_of(process.pid()) == Some(libc::SCHED_IDLE);
+        assert!(!processes.iter().any(idle), "there is no way back from SCHED_IDLE");
         enforcing.kill();
         eventually("the guardian has done its work", || !enforcing.has_guardian());
         nobody_is_held(tag);
@@ -285,15 +293,15 @@ fn a_clean_end_leaves_nobody_held_and_no_guardian() {
         return;
     }
     let tag = "allot-clean";
-    let prey = [
-        Prey::start(tag, &["burn", "1"]),
-        Prey::start(tag, &["burn", "1"]),
-        Prey::start(tag, &["fork"]),
+    let processes = [
+        TestProcess::start(tag, &["burn", "1"]),
+        TestProcess::start(tag, &["burn", "1"]),
+        TestProcess::start(tag, &["fork"]),
     ];
-    let prey: Vec<&Prey> = prey.iter().collect();
+    let processes: Vec<&TestProcess> = processes.iter().collect();
     let folder = tempfile::tempdir().expect("a directory");
     let registry = folder.path().join("registry");
-    let mut enforcing = Enforcing::start(Some(&registry), "idle", "-", &prey);
+    let mut enforcing = Enforcing::start(Some(&registry), "idle", "-", &processes);
     is_any_held(tag);
     drop(enforcing.child.stdin.take());
     assert!(enforcing.child.wait().expect("it is our child").success());

@@ -8,7 +8,7 @@ use ::reclaim::{
     MemoryClient, MemoryError, MemoryMeans, MemorySample, MemorySource, ReclaimOptions, Reclaimer,
     memory_means,
 };
-use common::{Prey, eventually};
+use common::{TestProcess, eventually};
 use ledger::CurrencyId;
 use observe::ProcessHandle;
 use policy::reclaim::{self, ReclaimName};
@@ -90,9 +90,9 @@ impl Lab {
     }
 
     /// A process in a client's cgroup, from its first instruction on.
-    fn process(&self, index: usize, arguments: &[&str]) -> Prey {
+    fn process(&self, index: usize, arguments: &[&str]) -> TestProcess {
         let procs = self.group(index).join("cgroup.procs");
-        Prey::start_with(&format!("memory-{index}"), arguments, |command| {
+        TestProcess::start_with(&format!("memory-{index}"), arguments, |command| {
             // SAFETY: opens, writes and closes a file, with a path that was made before.
             unsafe {
                 command.pre_exec(move || std::fs::write(&procs, "0"));
@@ -101,7 +101,7 @@ impl Lab {
     }
 
     /// A process that does `act` with its file.
-    fn reader(&self, index: usize, act: &str) -> Prey {
+    fn reader(&self, index: usize, act: &str) -> TestProcess {
         let path = self.file(index);
         let seed = (index + 1).to_string();
         self.process(index, &[act, path.to_str().expect("text"), &seed])
@@ -196,7 +196,7 @@ fn tell(what: &str, seen: &Seen, reclaimer: &Reclaimer) {
 
 /// Four readers, as in paper 1, section 6.3. Steady: when the guaranteed have held what they are guaranteed, and then
 /// for three seconds.
-fn four_readers(lab: &Lab, reclaimer: &Reclaimer, minima: bool) -> Vec<Prey> {
+fn four_readers(lab: &Lab, reclaimer: &Reclaimer, minima: bool) -> Vec<TestProcess> {
     let clients = (0..4).map(|index| {
         let group = lab.group(index);
         write(
@@ -499,7 +499,7 @@ fn what_makes_no_sense_is_refused() {
     assert!(matches!(reclaimer.follow(other), Err(MemoryError::NotACgroup(_))));
     assert_eq!(reclaimer.sample(), [], "nobody is followed");
     // Who is gone already is no error, and neither is a process that ends.
-    let process = Prey::start("memory-gone", &["hold", "4096"]);
+    let process = TestProcess::start("memory-gone", &["hold", "4096"]);
     let handle = ProcessHandle::open(process.pid()).expect("it lives");
     let clients = vec![
         client(1, 1, &nowhere),

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Prey, funds::Funds};
+use common::{TestProcess, funds::Funds};
 use enforcer::Enforcer;
 use ledger::{BASE, Funding, Resource, TicketKind};
 use policy::MinFunding;
@@ -21,12 +21,12 @@ fn clients_are_followed_with_what_their_tickets_are_worth() {
             return;
         }
     };
-    let prey = ["mbp-a", "mbp-b"].map(|tag| Prey::start(tag, &["doze", "1", "1000"]));
+    let processes = ["mbp-a", "mbp-b"].map(|tag| TestProcess::start(tag, &["doze", "1", "1000"]));
     let mut funds = Funds::new();
     funds.memory(100_000);
     let user = funds.currency("user", 1);
     let hard = |amount| Funding { resource: Resource::MEMORY, kind: TicketKind::Hard, amount };
-    let [a, b] = [0, 1].map(|index: usize| funds.client(user, 1, prey[index].pid()));
+    let [a, b] = [0, 1].map(|index: usize| funds.client(user, 1, processes[index].pid()));
     // Nobody has asked for memory: nobody is looked at.
     shares.apply(&funds.plan(1).into()).expect("it runs");
     assert_eq!(shares.held(), []);
@@ -41,7 +41,7 @@ fn clients_are_followed_with_what_their_tickets_are_worth() {
         assert!(held > 0 && held < 64 << 20, "{held} bytes");
     }
     // Who is gone is nobody's any more.
-    let [first, second] = prey;
+    let [first, second] = processes;
     drop(first);
     shares.apply(&funds.plan(3).into()).expect("it runs");
     assert_eq!(shares.held().iter().map(|it| it.id).collect::<Vec<_>>(), [b]);

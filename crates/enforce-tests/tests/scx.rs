@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::ACTOR;
+use common::{ACTOR, until_it_burns};
 use common::funds::Funds;
 use enforce_scx::{Scx, ScxOptions, available};
 use enforcer::{CpuClientSample, CpuSample, Enforcer, Plan, PlannedClient, Status, TraceEventKind};
@@ -179,10 +179,7 @@ impl Hog {
         let mut command = Command::new("taskset");
         command.args(taskset).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut hog = Hog(command.spawn().expect("taskset starts"));
-        let mut said = String::new();
-        let output = hog.0.stdout.as_mut().expect("it is read");
-        BufReader::new(output).read_line(&mut said).expect("it speaks");
-        assert_eq!(said, "burning\n");
+        until_it_burns(&mut hog.0);
         hog
     }
 

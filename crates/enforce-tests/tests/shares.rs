@@ -5,7 +5,7 @@
 mod common;
 
 use common::{
-    Prey, after_use, eventually, first_cpu, funds::Funds, guardian, pin, stay_in_memory,
+    TestProcess, after_use, eventually, first_cpu, funds::Funds, guardian, pin, stay_in_memory,
     within_seconds,
 };
 use enforce_user::{DEFAULT_QUANTUM_NS, UserLevel, UserLevelOptions};
@@ -79,7 +79,7 @@ fn window(enforcer: &mut UserLevel, used_ns: u64) -> (CpuSample, CpuSample) {
 }
 
 /// Figure 7 of paper 1: A and B equal; A1:A2 = 1:2, B1:B2:B3 = 1:2:3.
-fn hierarchy(hogs: &[Prey]) -> Funds {
+fn hierarchy(hogs: &[TestProcess]) -> Funds {
     let mut funds = Funds::new();
     let (a, b) = (funds.currency("A", 100), funds.currency("B", 100));
     for (issuer, amount, hog) in [(a, 1, 0), (a, 2, 1), (b, 1, 2), (b, 2, 3), (b, 3, 4)] {
@@ -88,15 +88,16 @@ fn hierarchy(hogs: &[Prey]) -> Funds {
     funds
 }
 
-fn hogs(number: usize) -> Vec<Prey> {
-    (0..number).map(|_| Prey::burning("allot-hog", 1, |_| {})).collect()
+fn hogs(number: usize) -> Vec<TestProcess> {
+    (0..number).map(|_| TestProcess::burning("allot-hog", 1, |_| {})).collect()
 }
 
 fn run_hierarchy(foreign: usize) {
     stay_in_memory();
     // On one CPU, as the paper's machine: on several the kernel decides when a winner leaves a CPU that it shares with
     // another, and a loser has the other CPU until then.
-    let hogs = |number| (0..number).map(|_| Prey::burning("allot-hog", 1, pin)).collect::<Vec<_>>();
+    let hogs =
+        |number| (0..number).map(|_| TestProcess::burning("allot-hog", 1, pin)).collect::<Vec<_>>();
     let _foreign = hogs(foreign);
     let hogs = hogs(5);
     let mut enforcer = start(|options| {
@@ -132,8 +133,8 @@ fn and_beside_two() {
 }
 
 /// CPU time that processes have used, in ns.
-fn used_by(hogs: &[Prey]) -> u64 {
-    let used = |hog: &Prey| observe::ProcessHandle::open(hog.pid())?.cpu_time_ns();
+fn used_by(hogs: &[TestProcess]) -> u64 {
+    let used = |hog: &TestProcess| observe::ProcessHandle::open(hog.pid())?.cpu_time_ns();
     hogs.iter().map(|hog| used(hog).expect("it lives")).sum()
 }
 

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{ACTOR, Prey, eventually, funds::Funds, kill, named, state_of, within_seconds};
+use common::{ACTOR, TestProcess, eventually, funds::Funds, kill, named, state_of, within_seconds};
 use enforce_weights::{CarrierName, Weights, WeightsOptions, WeightsRestorer, available};
 use enforcer::{ClientState, Enforcer};
 use ledger::{BASE, CurrencyId, ProcessIdentity};
@@ -57,24 +57,24 @@ impl Lab {
     }
 
     /// The weight that carries a process's share: `cpu.shares` of its cgroup, or the nice value of its autogroup, negated.
-    fn weight(&self, prey: &Prey) -> i64 {
+    fn weight(&self, process: &TestProcess) -> i64 {
         match self.carrier {
             CarrierName::CgroupV1 => {
-                let folder = mount().join(cgroup(prey.pid()).trim_start_matches('/'));
+                let folder = mount().join(cgroup(process.pid()).trim_start_matches('/'));
                 let text = std::fs::read_to_string(folder.join("cpu.shares")).unwrap_or_default();
                 text.trim().parse().unwrap_or(0)
             }
-            CarrierName::Nice => -autogroup_nice(prey.pid()),
+            CarrierName::Nice => -autogroup_nice(process.pid()),
         }
     }
 
     /// Nothing of ours is there.
     #[track_caller]
-    fn is_as_before(&self, prey: &[&Prey]) {
-        for prey in prey {
-            assert_eq!(cgroup(prey.pid()), cgroup(std::process::id()));
-            assert_eq!((autogroup_nice(prey.pid()), nice_of(prey.pid()).ok()), (0, Some(0)));
-            assert_ne!(state_of(prey.pid()), Some('T'));
+    fn is_as_before(&self, processes: &[&TestProcess]) {
+        for process in processes {
+            assert_eq!(cgroup(process.pid()), cgroup(std::process::id()));
+            assert_eq!((autogroup_nice(process.pid()), nice_of(process.pid()).ok()), (0, Some(0)));
+            assert_ne!(state_of(process.pid()), Some('T'));
         }
         let Some(left) = std::fs::read_dir(mount()).ok() else { return };
         let beginning = format!("{}-", self.name);
@@ -130,8 +130,8 @@ fn alone_on_a_cpu(command: &mut Command) {
     }
 }
 
-fn hog(tag: &str) -> Prey {
-    Prey::burning(tag, 1, alone_on_a_cpu)
+fn hog(tag: &str) -> TestProcess {
+    TestProcess::burning(tag, 1, alone_on_a_cpu)
 }
 
 fn used(enforcer: &mut Weights, ids: &[CurrencyId]) -> Vec<u64> {
@@ -270,8 +270,9 @@ fn somebody_elses_changes_are_theirs_and_no_stranger_is_touched() {
 
 impl Lab {
     #[track_caller]
-    fn is_untouched(&self, prey: &Prey) {
-        let now = (cgroup(prey.pid()), autogroup_nice(prey.pid()), nice_of(prey.pid()).ok());
+    fn is_untouched(&self, process: &TestProcess) {
+        let now =
+            (cgroup(process.pid()), autogroup_nice(process.pid()), nice_of(process.pid()).ok());
         assert_eq!(now, ("/".to_owned(), 0, Some(0)));
     }
 }
@@ -304,8 +305,8 @@ fn a_process_that_became_anothers_has_back_what_it_had() {
 /// Nobody is given back anything by number alone, nor what is no more as we have set it.
 #[test]
 fn the_restorer_touches_no_stranger_and_nothing_that_was_changed_since() {
-    let prey = Prey::start("allot-w-other", &["doze", "1", "50"]);
-    let process = observe::ProcessHandle::open(prey.pid()).expect("it lives").identity();
+    let process = TestProcess::start("allot-w-other", &["doze", "1", "50"]);
+    let process = observe::ProcessHandle::open(process.pid()).expect("it lives").identity();
     let restore = |process: ProcessIdentity, own: i32, given: i32| {
         let was = serde_json::json!({ "nice": {
             "process": process, "session": u32::MAX, "own": own, "others": [], "given": given, "at_ticks": 0,
@@ -377,10 +378,10 @@ struct Enforcing {
 }
 
 impl Enforcing {
-    fn start(lab: &Lab, prey: &[&Prey]) -> Enforcing {
+    fn start(lab: &Lab, processes: &[&TestProcess]) -> Enforcing {
         let mut command = Command::new(ACTOR);
         command.args(["enforce-weights", &lab.carrier.to_string(), &lab.name]).arg(lab.record());
-        command.args(prey.iter().map(|prey| prey.pid().to_string()));
+        command.args(processes.iter().map(|process| process.pid().to_string()));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         // SAFETY: prctl is safe between fork and exec.
         unsafe {
@@ -435,8 +436,8 @@ impl Drop for Enforcing {
 }
 
 /// Two of a session, so that nice values are given too; and one that forks children, which inherit what it has.
-fn crowd(tag: &str) -> [Prey; 3] {
-    let start = |what: &[&str]| Prey::start_with(tag, what, |_| {});
+fn crowd(tag: &str) -> [TestProcess; 3] {
+    let start = |what: &[&str]| TestProcess::start_with(tag, what, |_| {});
     [start(&["burn", "1"]), start(&["fork"]), start(&["burn", "3"])]
 }
 
@@ -467,10 +468,10 @@ fn a_killed_enforcer_leaves_nothing_changed() {
         };
         // Its children are found by this name on the whole machine, where the same test may run twice.
         let tag = &format!("allot-w-{}", std::process::id());
-        let prey = crowd(tag);
-        let prey: Vec<&Prey> = prey.iter().collect();
+        let processes = crowd(tag);
+        let all: Vec<&TestProcess> = processes.iter().collect();
         for round in 0..6 {
-            let mut enforcing = Enforcing::start(&lab, &prey);
+            let mut enforcing = Enforcing::start(&lab, &all);
             enforcing.wait_until("somebody is changed", || is_any_changed(tag));
             if round % 3 == 2 {
                 // Both: what is on record is given back at the next start.
@@ -491,6 +492,6 @@ fn a_killed_enforcer_leaves_nothing_changed() {
             }
             nobody_is_changed(tag);
         }
-        lab.is_as_before(&prey);
+        lab.is_as_before(&all);
     }
 }

@@ -11,7 +11,7 @@ use undo::scheduling::calls;
 
 impl Lottery {
     pub(crate) fn status(&mut self) -> Status {
-        let unmanaged = self.unmanaged.values().chain(&self.beyond);
+        let unmanaged = self.unmanaged.values().chain(&self.unmanageable);
         let clients = ClientStatus::all(self.clients.iter().map(Client::status), unmanaged);
         Status {
             generation: self.generation,
@@ -58,7 +58,7 @@ impl Lottery {
                 self.policy.charge(client.id.0, used, self.setting.quantum_ns);
             }
         }
-        let unmanaged = self.unmanaged.values().chain(&self.beyond);
+        let unmanaged = self.unmanaged.values().chain(&self.unmanageable);
         let clients = CpuClientSample::all(self.clients.iter().map(Client::sample), unmanaged);
         let cpu = CpuSample {
             at_ns: now,

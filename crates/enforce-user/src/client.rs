@@ -1,6 +1,6 @@
 //! One client: a managed process, its part in the draws and its account.
 
-use crate::process::{Hands, Process, Trouble};
+use crate::process::{Hands, HoldError, Process};
 use enforcer::{
     ClientState, ClientStatus, CpuAccount, CpuClientSample, HoldState, Presence, PresenceTracker,
 };
@@ -60,7 +60,7 @@ impl Client {
 
     /// Sets how it is held, if it is not held so already. `Ok(false)`: it was to be stopped, but
     /// somebody else has done so.
-    pub fn hold(&mut self, wanted: HoldState, hands: &mut Hands<'_>) -> Result<bool, Trouble> {
+    pub fn hold(&mut self, wanted: HoldState, hands: &mut Hands<'_>) -> Result<bool, HoldError> {
         if wanted == HoldState::Free {
             return self.change(wanted, hands);
         }
@@ -72,17 +72,17 @@ impl Client {
     }
 
     /// Asks the kernel whose the process is now.
-    pub fn must_be_theirs(&self) -> Result<(), Trouble> {
+    pub fn must_be_theirs(&self) -> Result<(), HoldError> {
         let uid = self.process.real_uid()?;
         if self.owners.is_empty() || self.owners.contains(&uid) {
             return Ok(());
         }
-        Err(Trouble::Unmanaged(format!(
+        Err(HoldError::Unmanaged(format!(
             "it belongs to uid {uid} now, who has no part in its client"
         )))
     }
 
-    fn change(&mut self, wanted: HoldState, hands: &mut Hands<'_>) -> Result<bool, Trouble> {
+    fn change(&mut self, wanted: HoldState, hands: &mut Hands<'_>) -> Result<bool, HoldError> {
         match wanted {
             HoldState::Free => {
                 if self.process.is_idled() {

@@ -4,7 +4,7 @@ use crate::accounting::STATE_SWEEP;
 use crate::cells::{Cells, Place};
 use crate::client::Client;
 use crate::group::Grouping;
-use crate::process::{Hands, Trouble, Way, is_privileged};
+use crate::process::{Hands, HoldError, HoldSetting, is_privileged};
 use enforcer::HoldMethod;
 use enforcer::clock::now_ns;
 use enforcer::{Drift, DriftLog, EnforceError, HoldState, Order, PlannedClient, Presence};
@@ -70,7 +70,7 @@ pub(crate) const PROCESS: u64 = 1 << 32;
 
 pub(crate) struct Lottery {
     pub(crate) setting: Setting,
-    pub(crate) way: Way,
+    pub(crate) hold_setting: HoldSetting,
     pub(crate) guardian: Guardian,
     pub(crate) guarded: bool,
     pub(crate) retry_at_ns: u64,
@@ -98,7 +98,7 @@ pub(crate) struct Lottery {
     /// Of the plan, but not managed, and why.
     pub(crate) unmanaged: BTreeMap<CurrencyId, (PlannedClient, String)>,
     /// Of the plan, but nothing that can be managed here, and why.
-    pub(crate) beyond: Vec<(PlannedClient, String)>,
+    pub(crate) unmanageable: Vec<(PlannedClient, String)>,
     pub(crate) grouping: Grouping,
     pub(crate) groups: Vec<String>,
     pub(crate) children: BTreeMap<ProcessIdentity, SchedulingPolicy>,
@@ -142,7 +142,7 @@ impl Lottery {
         add(&timer, TIMER)?;
         add(&wake, WAKE)?;
         let lottery = Lottery {
-            way: Way { hold: setting.hold, privileged: is_privileged() },
+            hold_setting: HoldSetting { hold: setting.hold, privileged: is_privileged() },
             guarded: guardian.pid().is_some(),
             retry_at_ns: 0,
             orders,
@@ -160,7 +160,7 @@ impl Lottery {
             owed: BTreeMap::new(),
             waiting: VecDeque::new(),
             unmanaged: BTreeMap::new(),
-            beyond: Vec::new(),
+            unmanageable: Vec::new(),
             grouping: Grouping::here(),
             groups: Vec::new(),
             children: BTreeMap::new(),
@@ -384,7 +384,7 @@ impl Lottery {
     }
 
     /// Frees or holds all that must be, until one cannot be.
-    fn switch_all(&mut self, is_freeing: bool) -> Result<(), (usize, Trouble)> {
+    fn switch_all(&mut self, is_freeing: bool) -> Result<(), (usize, HoldError)> {
         self.call_the_roll();
         for place in 0..self.awake.len() {
             let index = self.awake[place];
@@ -456,7 +456,7 @@ impl Lottery {
         })
     }
 
-    pub(crate) fn hold(&mut self, index: usize, wanted: HoldState) -> Result<(), Trouble> {
+    pub(crate) fn hold(&mut self, index: usize, wanted: HoldState) -> Result<(), HoldError> {
         let mut hands = Hands {
             table: &mut self.guardian.record.processes,
             cells: self.cells.as_mut(),
@@ -496,7 +496,7 @@ impl Lottery {
         }
     }
 
-    fn check(&mut self, index: usize) -> Result<(), Trouble> {
+    fn check(&mut self, index: usize) -> Result<(), HoldError> {
         let mut hands = Hands {
             table: &mut self.guardian.record.processes,
             cells: self.cells.as_mut(),

@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::lottery::{KEPT_CHILDREN, Lottery, OPENED_AT_ONCE, PROCESS};
-use crate::process::{Hands, Process, Trouble};
+use crate::process::{Hands, HoldError, Process};
 use enforcer::clock::now_ns;
 use enforcer::{CpuAccount, Drift, HoldState, Plan, PlannedClient, Presence, PresenceTracker};
 use ledger::{CurrencyId, ProcessIdentity, Resource};
@@ -27,11 +27,11 @@ impl Lottery {
             .into_iter()
             .map(|client| (client.id, client))
             .collect();
-        self.beyond.clear();
+        self.unmanageable.clear();
         for planned in planned {
             if planned.founder.process().is_none() {
                 let reason = "the user-level lottery holds whole processes only".to_owned();
-                self.beyond.push((planned, reason));
+                self.unmanageable.push((planned, reason));
                 continue;
             }
             let same =
@@ -128,11 +128,13 @@ impl Lottery {
         // Found out before the table is borrowed; most processes are not in SCHED_IDLE.
         let inherited = self.inherited(identity);
         let opened =
-            Process::open(identity, self.way, &mut self.guardian.record.processes, |_| inherited);
+            Process::open(identity, self.hold_setting, &mut self.guardian.record.processes, |_| {
+                inherited
+            });
         let process = match opened {
             Ok(process) => process,
-            Err(Trouble::Gone) => return,
-            Err(Trouble::Unmanaged(reason)) => {
+            Err(HoldError::Gone) => return,
+            Err(HoldError::Unmanaged(reason)) => {
                 self.unmanaged.insert(id, (planned, reason));
                 return;
             }
@@ -258,8 +260,8 @@ impl Lottery {
             drift: &mut self.drift,
         };
         match client.process.give_back(&mut hands) {
-            Ok(()) | Err(Trouble::Gone) => {}
-            Err(Trouble::Unmanaged(reason)) => {
+            Ok(()) | Err(HoldError::Gone) => {}
+            Err(HoldError::Unmanaged(reason)) => {
                 let what = format!("it could not be given back what it had: {reason}");
                 self.drift.push(Drift { process: Some(client.identity()), what });
             }
@@ -268,9 +270,9 @@ impl Lottery {
         client.process.close(&mut self.guardian.record.processes);
     }
 
-    pub(crate) fn drop_client(&mut self, index: usize, trouble: Trouble) {
+    pub(crate) fn drop_client(&mut self, index: usize, trouble: HoldError) {
         let client = self.clients.remove(index);
-        if let Trouble::Unmanaged(reason) = trouble {
+        if let HoldError::Unmanaged(reason) = trouble {
             let planned = PlannedClient {
                 owners: client.owners.clone(),
                 frozen: client.presence == Presence::Frozen,
@@ -291,7 +293,7 @@ impl Lottery {
             if let Ok(index) = self.clients.binary_search_by_key(&id, |client| client.id)
                 && !self.clients[index].process.is_alive()
             {
-                self.drop_client(index, Trouble::Gone);
+                self.drop_client(index, HoldError::Gone);
             }
         }
     }
@@ -301,7 +303,7 @@ impl Lottery {
         self.graph = None;
         self.waiting.clear();
         self.unmanaged.clear();
-        self.beyond.clear();
+        self.unmanageable.clear();
         let mut any = false;
         for client in std::mem::take(&mut self.clients) {
             any = true;

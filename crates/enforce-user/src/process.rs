@@ -14,28 +14,28 @@ use undo::scheduling::{SchedulingPolicy, count_calls, nice_of, policy_of, set_po
 
 /// Why something could not be done to a process.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum HoldError {
     /// It has exited.
     Gone,
     /// It may not or cannot be managed, for this reason.
     Unmanaged(String),
 }
 
-impl Trouble {
-    fn from_io(error: &io::Error) -> Trouble {
+impl HoldError {
+    fn from_io(error: &io::Error) -> HoldError {
         match error.raw_os_error() {
-            Some(libc::ESRCH | libc::ENOENT) => Trouble::Gone,
+            Some(libc::ESRCH | libc::ENOENT) => HoldError::Gone,
             Some(libc::EPERM | libc::EACCES) => {
-                Trouble::Unmanaged("we have no right over it".to_owned())
+                HoldError::Unmanaged("we have no right over it".to_owned())
             }
-            _ => Trouble::Unmanaged(error.to_string()),
+            _ => HoldError::Unmanaged(error.to_string()),
         }
     }
 }
 
-impl From<ProcessError> for Trouble {
-    fn from(error: ProcessError) -> Trouble {
-        if error.is_gone() { Trouble::Gone } else { Trouble::Unmanaged(error.to_string()) }
+impl From<ProcessError> for HoldError {
+    fn from(error: ProcessError) -> HoldError {
+        if error.is_gone() { HoldError::Gone } else { HoldError::Unmanaged(error.to_string()) }
     }
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Hands<'a> {
 
 /// How processes can be held here.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Way {
+pub(crate) struct HoldSetting {
     /// [`HoldMethod::Idle`] or [`HoldMethod::Stop`].
     pub hold: HoldMethod,
     /// Every process may come back from SCHED_IDLE.
@@ -88,14 +88,14 @@ impl Process {
     /// an ancestor that we held had, for a process that is found in SCHED_IDLE.
     pub fn open(
         identity: ProcessIdentity,
-        way: Way,
+        setting: HoldSetting,
         table: &mut ProcessTable,
         inherited: impl FnOnce(&ProcessFacts) -> Option<SchedulingPolicy>,
-    ) -> Result<Process, Trouble> {
+    ) -> Result<Process, HoldError> {
         let handle = ProcessHandle::open_identity(identity)?;
         let facts = handle.facts()?;
         if facts.is_kernel_thread {
-            return Err(Trouble::Unmanaged("it is a thread of the kernel".to_owned()));
+            return Err(HoldError::Unmanaged("it is a thread of the kernel".to_owned()));
         }
         let pid = identity.pid;
         let tasks = rustix::fs::open(
@@ -103,11 +103,11 @@ impl Process {
             OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
         )
-        .map_err(|errno| Trouble::from_io(&errno.into()))?;
-        let found = policy_of(pid).map_err(|error| Trouble::from_io(&error))?;
-        let nice = nice_of(pid).map_err(|error| Trouble::from_io(&error))?;
+        .map_err(|errno| HoldError::from_io(&errno.into()))?;
+        let found = policy_of(pid).map_err(|error| HoldError::from_io(&error))?;
+        let nice = nice_of(pid).map_err(|error| HoldError::from_io(&error))?;
         if !found.is_ordinary() {
-            return Err(Trouble::Unmanaged(format!("its policy is {found}, which goes first")));
+            return Err(HoldError::Unmanaged(format!("its policy is {found}, which goes first")));
         }
         let inherited = if found.is_idle() { inherited(&facts) } else { None };
         let original = OriginalState {
@@ -120,10 +120,10 @@ impl Process {
         };
         // All that was read by pid was its own if it lives now.
         if !handle.is_alive() {
-            return Err(Trouble::Gone);
+            return Err(HoldError::Gone);
         }
         let slot = table.register(&original).ok_or_else(|| {
-            Trouble::Unmanaged("the record of touched processes is full".to_owned())
+            HoldError::Unmanaged("the record of touched processes is full".to_owned())
         })?;
         if inherited.is_some() {
             table.set_flag(slot, IDLED);
@@ -138,8 +138,8 @@ impl Process {
             stopped: false,
             cell: None,
             cell_refused: false,
-            stop_only: way.hold == HoldMethod::Stop
-                || !(way.privileged || may_come_back(pid, nice)),
+            stop_only: setting.hold == HoldMethod::Stop
+                || !(setting.privileged || may_come_back(pid, nice)),
         };
         match process.list_threads(table) {
             Ok(()) => Ok(process),
@@ -200,7 +200,7 @@ impl Process {
     }
 
     /// Its real uid now.
-    pub fn real_uid(&self) -> Result<u32, Trouble> {
+    pub fn real_uid(&self) -> Result<u32, HoldError> {
         count_calls(1);
         Ok(self.handle.real_uid()?)
     }
@@ -231,9 +231,9 @@ impl Process {
     }
 
     /// Brings it out of or into SCHED_IDLE, with all its threads.
-    pub fn set_idle(&mut self, idle: bool, hands: &mut Hands<'_>) -> Result<(), Trouble> {
+    pub fn set_idle(&mut self, idle: bool, hands: &mut Hands<'_>) -> Result<(), HoldError> {
         if !self.is_alive() {
-            return Err(Trouble::Gone);
+            return Err(HoldError::Gone);
         }
         if idle {
             hands.table.set_flag(self.slot, IDLED);
@@ -266,16 +266,16 @@ impl Process {
         index: usize,
         idle: bool,
         hands: &mut Hands<'_>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), HoldError> {
         let Thread { tid, own, .. } = self.threads[index];
         let now = match policy_of(tid) {
             Ok(now) => now,
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
-            Err(error) => return Err(Trouble::from_io(&error)),
+            Err(error) => return Err(HoldError::from_io(&error)),
         };
         if !now.is_ordinary() {
             if index == 0 {
-                return Err(Trouble::Unmanaged(format!(
+                return Err(HoldError::Unmanaged(format!(
                     "its policy became {now}, which goes first"
                 )));
             }
@@ -296,7 +296,7 @@ impl Process {
         match set_policy(tid, wanted) {
             Ok(()) => {}
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
-            Err(error) => return Err(Trouble::from_io(&error)),
+            Err(error) => return Err(HoldError::from_io(&error)),
         }
         if !self.has_thread(tid) {
             // It ended before or after that call. If before, the number may name another's
@@ -337,22 +337,22 @@ impl Process {
         thread.slot.is_some()
     }
 
-    fn thread_count(&self) -> Result<usize, Trouble> {
+    fn thread_count(&self) -> Result<usize, HoldError> {
         count_calls(1);
         // The kernel counts `.`, `..` and every thread as a link.
         match rustix::fs::fstat(&self.tasks) {
             Ok(stat) if stat.st_nlink > 2 => Ok(stat.st_nlink as usize - 2),
-            Ok(_) => Err(Trouble::Gone),
-            Err(errno) => Err(Trouble::from_io(&errno.into())),
+            Ok(_) => Err(HoldError::Gone),
+            Err(errno) => Err(HoldError::from_io(&errno.into())),
         }
     }
 
-    fn list_threads(&mut self, table: &mut ProcessTable) -> Result<(), Trouble> {
+    fn list_threads(&mut self, table: &mut ProcessTable) -> Result<(), HoldError> {
         self.list_threads_anew(table).map(drop)
     }
 
     /// Looks which threads there are. Answers whether there is one that was not known.
-    fn list_threads_anew(&mut self, table: &mut ProcessTable) -> Result<bool, Trouble> {
+    fn list_threads_anew(&mut self, table: &mut ProcessTable) -> Result<bool, HoldError> {
         count_calls(4);
         let mut tids = self.handle.threads()?;
         let leader = self.original.process.pid;
@@ -386,7 +386,7 @@ impl Process {
 
     /// Looks whether it is as we have set it. Answers what was found instead, and whether that
     /// must be set again.
-    pub fn check(&mut self, hands: &mut Hands<'_>) -> Result<bool, Trouble> {
+    pub fn check(&mut self, hands: &mut Hands<'_>) -> Result<bool, HoldError> {
         if self.thread_count()? != 1 || self.threads.len() != 1 {
             self.list_threads(hands.table)?;
         }
@@ -396,7 +396,7 @@ impl Process {
             let Ok(now) = policy_of(tid) else { continue };
             if !now.is_ordinary() {
                 if index == 0 {
-                    return Err(Trouble::Unmanaged(format!(
+                    return Err(HoldError::Unmanaged(format!(
                         "its policy became {now}, which goes first"
                     )));
                 }
@@ -418,7 +418,7 @@ impl Process {
 
     /// Makes it stand still: in a cell where there can be one, else by a signal. `Ok(false)`: somebody else has stopped
     /// it already.
-    pub fn halt(&mut self, hands: &mut Hands<'_>) -> Result<bool, Trouble> {
+    pub fn halt(&mut self, hands: &mut Hands<'_>) -> Result<bool, HoldError> {
         if self.stands() {
             return Ok(true);
         }
@@ -429,7 +429,7 @@ impl Process {
             Some(Ok(())) => Ok(true),
             Some(Err(error)) => {
                 if !self.is_alive() {
-                    return Err(Trouble::Gone);
+                    return Err(HoldError::Gone);
                 }
                 self.cell_refused = true;
                 let what = format!("it cannot be frozen, so it is stopped: {error}");
@@ -462,7 +462,7 @@ impl Process {
     }
 
     /// Stops it. `Ok(false)`: somebody else has stopped it already.
-    pub fn stop(&mut self, table: &mut ProcessTable) -> Result<bool, Trouble> {
+    pub fn stop(&mut self, table: &mut ProcessTable) -> Result<bool, HoldError> {
         if self.stopped {
             return Ok(true);
         }
@@ -475,15 +475,15 @@ impl Process {
     }
 
     /// Sends the stop once more, for one that somebody has continued.
-    pub fn stop_again(&mut self) -> Result<(), Trouble> {
+    pub fn stop_again(&mut self) -> Result<(), HoldError> {
         self.signal(Signal::STOP)
     }
 
     /// Continues it if it stands by our doing.
-    pub fn go_on(&mut self, table: &ProcessTable) -> Result<(), Trouble> {
+    pub fn go_on(&mut self, table: &ProcessTable) -> Result<(), HoldError> {
         if let Some(cell) = self.cell.as_mut().filter(|cell| cell.is_frozen()) {
             count_calls(1);
-            cell.set(false).map_err(|error| Trouble::from_io(&error))?;
+            cell.set(false).map_err(|error| HoldError::from_io(&error))?;
         }
         if !self.stopped {
             return Ok(());
@@ -494,14 +494,14 @@ impl Process {
         Ok(())
     }
 
-    fn signal(&self, signal: Signal) -> Result<(), Trouble> {
+    fn signal(&self, signal: Signal) -> Result<(), HoldError> {
         count_calls(1);
         rustix::process::pidfd_send_signal(self.handle.pidfd(), signal)
-            .map_err(|errno| Trouble::from_io(&errno.into()))
+            .map_err(|errno| HoldError::from_io(&errno.into()))
     }
 
     /// Gives it back what it had.
-    pub fn give_back(&mut self, hands: &mut Hands<'_>) -> Result<(), Trouble> {
+    pub fn give_back(&mut self, hands: &mut Hands<'_>) -> Result<(), HoldError> {
         let freed = if self.idled { self.set_idle(false, hands) } else { Ok(()) };
         // Also where it has exited: what was born in its cell has not.
         if let (Some(cell), Some(cells)) = (self.cell.take(), hands.cells.as_deref_mut()) {

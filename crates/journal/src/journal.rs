@@ -1,7 +1,7 @@
 //! The open journal.
 
 use crate::error::JournalError;
-use crate::mark::{Found, Mark, MarkFile};
+use crate::mark::{Mark, MarkFile, ReadMark};
 use crate::record::{BodyRef, Chain, Entry, Row, Stored, first_chain};
 use crate::salvage::forecast;
 use crate::store::{self, Contents, Files, Unreadable, read_mark};
@@ -407,9 +407,9 @@ fn is_new(files: &Files) -> Result<bool, JournalError> {
         return Ok(false);
     }
     let missing = match read_mark(files)? {
-        Found::Missing => return Ok(true),
-        Found::Damaged => 0,
-        Found::Mark(mark) => mark.sequence,
+        ReadMark::Missing => return Ok(true),
+        ReadMark::Damaged => 0,
+        ReadMark::Mark(mark) => mark.sequence,
     };
     Err(JournalError::CutShort {
         file: files.database.clone(),
@@ -445,7 +445,7 @@ pub(crate) fn verify(files: &Files) -> Result<(Connection, Contents), JournalErr
     };
     let (connection, contents) = connect().map_err(|why| explain(files, why))?;
     match read_mark(files)? {
-        Found::Mark(mark) if mark.sequence > contents.sequence => {
+        ReadMark::Mark(mark) if mark.sequence > contents.sequence => {
             let forecast = forecast(files, Some(&connection));
             return Err(JournalError::CutShort {
                 file: file.clone(),
@@ -454,7 +454,7 @@ pub(crate) fn verify(files: &Files) -> Result<(Connection, Contents), JournalErr
                 forecast,
             });
         }
-        Found::Mark(mark) => {
+        ReadMark::Mark(mark) => {
             let chain = store::chain_of(&connection, mark.sequence);
             let chain = chain.map_err(|error| store::trouble(file, &error))?;
             if chain.is_some_and(|chain| chain != mark.chain) {
@@ -463,12 +463,12 @@ pub(crate) fn verify(files: &Files) -> Result<(Connection, Contents), JournalErr
             }
         }
         // It is made right after the database, before the first entry.
-        Found::Missing if contents.sequence == 0 => (),
-        Found::Missing => {
+        ReadMark::Missing if contents.sequence == 0 => (),
+        ReadMark::Missing => {
             let cause = "journal.mark is missing: entries may be missing from the end".to_owned();
             return Err(corrupt(files, Some(&connection), None, cause));
         }
-        Found::Damaged => {
+        ReadMark::Damaged => {
             let cause = "journal.mark is damaged: entries may be missing from the end".to_owned();
             return Err(corrupt(files, Some(&connection), None, cause));
         }
@@ -495,7 +495,7 @@ pub(crate) fn explain(files: &Files, why: Unreadable) -> JournalError {
         Unreadable::Foreign(cause) => JournalError::Foreign { file, cause },
         Unreadable::Newer(found) => JournalError::Newer { file, found, known: store::FORMAT },
         Unreadable::Damaged { entry, cause } => corrupt(files, None, entry, cause),
-        Unreadable::Trouble(error) => error,
+        Unreadable::Failed(error) => error,
     }
 }
 

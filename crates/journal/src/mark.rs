@@ -20,7 +20,7 @@ pub(crate) struct Mark {
 }
 
 /// What was found.
-pub(crate) enum Found {
+pub(crate) enum ReadMark {
     Missing,
     Damaged,
     Mark(Mark),
@@ -45,13 +45,13 @@ impl Mark {
 }
 
 /// Read a mark.
-pub(crate) fn read(file: &Path) -> io::Result<Found> {
+pub(crate) fn read(file: &Path) -> io::Result<ReadMark> {
     match std::fs::read(file) {
         Ok(bytes) => {
             let text = std::str::from_utf8(&bytes).ok();
-            Ok(text.and_then(Mark::parse).map_or(Found::Damaged, Found::Mark))
+            Ok(text.and_then(Mark::parse).map_or(ReadMark::Damaged, ReadMark::Mark))
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Found::Missing),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ReadMark::Missing),
         Err(error) => Err(error),
     }
 }

@@ -54,7 +54,7 @@ pub(crate) struct BodyRef<'a> {
 }
 
 #[derive(Deserialize)]
-struct Body {
+struct RecordBody {
     at_unix_ms: u64,
     authority: Authority,
     intent: Intent,
@@ -86,7 +86,8 @@ impl Row {
     }
 
     pub(crate) fn entry(&self) -> Result<Entry, serde_json::Error> {
-        let Body { at_unix_ms, authority, intent, changes } = serde_json::from_slice(&self.body)?;
+        let RecordBody { at_unix_ms, authority, intent, changes } =
+            serde_json::from_slice(&self.body)?;
         Ok(Entry { sequence: self.sequence, at_unix_ms, authority, intent, changes })
     }
 }

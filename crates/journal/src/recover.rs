@@ -2,7 +2,7 @@
 
 use crate::error::JournalError;
 use crate::journal::{Journal, explain, verify};
-use crate::mark::{Found, Mark, MarkFile};
+use crate::mark::{Mark, MarkFile, ReadMark};
 use crate::salvage::{lost, salvage_file};
 use crate::store::{self, Files, Unreadable, io_trouble, read_mark};
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ impl Journal {
     /// What [`Journal::open`] would say.
     pub fn check(dir: &Path) -> Result<CheckReport, JournalError> {
         let files = Files::of(dir)?;
-        if !files.database.exists() && matches!(read_mark(&files)?, Found::Missing) {
+        if !files.database.exists() && matches!(read_mark(&files)?, ReadMark::Missing) {
             let cause = "there is no journal here".to_owned();
             return Err(JournalError::Io { file: files.database, cause });
         }

@@ -1,7 +1,7 @@
 //! The rows of a damaged journal that are whole, and the ledger to which they lead furthest.
 
 use crate::error::Forecast;
-use crate::mark::Found;
+use crate::mark::ReadMark;
 use crate::record::{Row, Stored};
 use crate::store::{self, Files, read_mark};
 use rusqlite::{Connection, OptionalExtension};
@@ -33,7 +33,7 @@ pub(crate) fn forecast(files: &Files, connection: Option<&Connection>) -> Foreca
 /// The number of entries after the last kept one that are known to have been.
 pub(crate) fn lost(files: &Files, salvage: &Salvage) -> u64 {
     let marked = match read_mark(files) {
-        Ok(Found::Mark(mark)) => mark.sequence,
+        Ok(ReadMark::Mark(mark)) => mark.sequence,
         _ => 0,
     };
     marked.max(salvage.seen).saturating_sub(salvage.keeps.unwrap_or(0))

@@ -254,7 +254,7 @@ pub(crate) enum Unreadable {
     Foreign(String),
     Newer(i64),
     Damaged { entry: Option<u64>, cause: String },
-    Trouble(JournalError),
+    Failed(JournalError),
 }
 
 impl Unreadable {
@@ -265,7 +265,7 @@ impl Unreadable {
     pub(crate) fn of(file: &Path, entry: Option<u64>, error: &rusqlite::Error) -> Unreadable {
         match is_damage(error) {
             true => Unreadable::damaged(entry, error.to_string()),
-            false => Unreadable::Trouble(trouble(file, error)),
+            false => Unreadable::Failed(trouble(file, error)),
         }
     }
 }
@@ -460,6 +460,6 @@ pub(crate) fn io_trouble(file: &Path, error: &io::Error) -> JournalError {
 }
 
 /// Reads the mark beside the database.
-pub(crate) fn read_mark(files: &Files) -> Result<mark::Found, JournalError> {
+pub(crate) fn read_mark(files: &Files) -> Result<mark::ReadMark, JournalError> {
     mark::read(&files.mark).map_err(|error| io_trouble(&files.mark, &error))
 }

@@ -116,14 +116,14 @@ struct Entry<'a> {
 type Rank = (Gain, Reverse<usize>, Reverse<Index>, Reverse<usize>);
 
 /// A ring that can trade.
-struct Found {
+struct FoundRing {
     gain: Gain,
     ring: Ring,
     amounts: Amounts,
 }
 
 enum Walked {
-    Found(Found),
+    Found(FoundRing),
     /// An offer is to be set aside before the walk goes on.
     SetAside(Index),
     Nothing,
@@ -291,7 +291,7 @@ impl<'a> Book<'a> {
     }
 
     /// The ring to trade next (rule 4).
-    fn best(&mut self) -> Option<Found> {
+    fn best(&mut self) -> Option<FoundRing> {
         while let Some(((_, _, _, Reverse(cycle)), stamp)) = self.waiting.pop() {
             if stamp != self.stamps[cycle] {
                 continue;
@@ -336,7 +336,7 @@ impl<'a> Book<'a> {
                 break;
             }
             match self.attempt(&ring, k) {
-                Ok(Some(amounts)) => return Walked::Found(Found { gain, ring, amounts }),
+                Ok(Some(amounts)) => return Walked::Found(FoundRing { gain, ring, amounts }),
                 Ok(None) => {}
                 Err(index) => return Walked::SetAside(index),
             }
@@ -420,7 +420,7 @@ impl<'a> Book<'a> {
         *found.or_else(|| heads.iter().max_by_key(failures)).expect("a cycle has queues")
     }
 
-    fn legs(&self, found: &Found, goods: &[&Good]) -> Match {
+    fn legs(&self, found: &FoundRing, goods: &[&Good]) -> Match {
         let k = found.ring.iter().take_while(|&&index| index != Index::MAX).count();
         let leg = |place: usize| {
             let (giver, receiver) = (found.ring[place], found.ring[(place + k - 1) % k]);
@@ -431,7 +431,7 @@ impl<'a> Book<'a> {
         Match { legs: (0..k).map(leg).collect() }
     }
 
-    fn trade(&mut self, found: &Found) {
+    fn trade(&mut self, found: &FoundRing) {
         let k = found.ring.iter().take_while(|&&index| index != Index::MAX).count();
         let mut cheaper = Vec::new();
         for place in 0..k {

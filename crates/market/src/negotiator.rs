@@ -81,7 +81,7 @@ struct Open {
     waited: u32,
 }
 
-struct Held {
+struct HeldExchange {
     pair: Pair,
     gave: u64,
     got: u64,
@@ -111,7 +111,7 @@ pub struct Negotiator {
     open: BTreeMap<u64, Open>,
     /// The last that were cancelled.
     cancelled: VecDeque<(u64, Pair)>,
-    held: BTreeMap<u64, Held>,
+    held: BTreeMap<u64, HeldExchange>,
     pairs: Pairs,
     reversals_ns: VecDeque<u64>,
     changed_ns: Option<u64>,
@@ -151,7 +151,7 @@ impl Negotiator {
     /// until the load changes.
     pub fn adopt(&mut self, exchange: u64, (gives, gave): (Good, u64), (wants, got): (Good, u64)) {
         let pair = Pair { gives, wants };
-        self.held.insert(exchange, Held { pair, gave, got, tried: true });
+        self.held.insert(exchange, HeldExchange { pair, gave, got, tried: true });
     }
 
     /// When to observe next, in nanoseconds of the observations' clock. Events may be brought before.
@@ -281,7 +281,7 @@ impl Negotiator {
                         continue;
                     };
                     self.pairs.met(&pair);
-                    self.held.insert(exchange, Held { pair, gave, got, tried: false });
+                    self.held.insert(exchange, HeldExchange { pair, gave, got, tried: false });
                     if self.phase == Phase::Measuring {
                         self.before = self.recent.iter().copied().collect();
                     }
@@ -419,7 +419,8 @@ impl Negotiator {
             let found = stakes.iter().find(|(other, ..)| other == good);
             found.map_or(0.0, |(_, stake, _)| stake.waiting)
         };
-        let regrets = |held: &Held| waiting(&held.pair.gives) - waiting(&held.pair.wants) >= REGRET;
+        let regrets =
+            |held: &HeldExchange| waiting(&held.pair.gives) - waiting(&held.pair.wants) >= REGRET;
         self.held.values().any(regrets)
     }
 
@@ -438,7 +439,7 @@ impl Negotiator {
         self.cancel_all(actions);
         let worth: BTreeMap<&Good, Stake> =
             stakes.iter().map(|(good, stake, _)| (good, *stake)).collect();
-        let hurts = |held: &Held| {
+        let hurts = |held: &HeldExchange| {
             let (Some(gave), Some(got)) =
                 (worth.get(&held.pair.gives), worth.get(&held.pair.wants))
             else {

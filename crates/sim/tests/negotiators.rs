@@ -78,9 +78,9 @@ fn population(fixed: bool) -> Economy {
 fn a_population_with_fixed_shares_gains_and_settles() {
     let mut economy = population(true);
     (0..HOUR).for_each(|_| economy.pass(WINDOW_NS));
-    let (made, gain) = (economy.floor.made, economy.gain());
+    let (made, gain) = (economy.session.made, economy.gain());
     (0..3 * HOUR).for_each(|_| economy.pass(WINDOW_NS));
-    let later = economy.floor.made - made;
+    let later = economy.session.made - made;
     // The best that can be is 1.29: tickets in the proportion of the roots of the needs.
     assert!(economy.gain() > 1.15 && economy.gain() >= gain * 0.98, "{gain} {}", economy.gain());
     assert!(later < made, "{made} in the first hour, {later} in the next three");
@@ -92,9 +92,9 @@ fn a_population_with_fixed_shares_gains_and_settles() {
 fn a_population_that_has_nothing_to_gain_settles_and_loses_little() {
     let mut economy = population(false);
     (0..HOUR).for_each(|_| economy.pass(WINDOW_NS));
-    let made = economy.floor.made;
+    let made = economy.session.made;
     (0..3 * HOUR).for_each(|_| economy.pass(WINDOW_NS));
-    let later = economy.floor.made - made;
+    let later = economy.session.made - made;
     assert!(economy.gain() > 0.97, "{}", economy.gain());
     assert!(later < made, "{made} in the first hour, {later} in the next three");
 }

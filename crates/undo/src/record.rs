@@ -54,7 +54,7 @@ pub struct Record {
 }
 
 /// The kind of a file that was opened.
-pub(crate) enum Found {
+pub(crate) enum RecordFile {
     Record(Record),
     /// A record that a former version left.
     Legacy(Contents),
@@ -65,7 +65,7 @@ pub(crate) enum Found {
 
 /// A file at a path, which nobody else uses as long as this lives.
 pub(crate) struct Leftover {
-    pub found: Found,
+    pub found: RecordFile,
     /// Has the lock.
     _file: File,
 }
@@ -114,8 +114,8 @@ impl Record {
     /// # Errors
     /// When the file cannot be read.
     pub fn of(file: File) -> io::Result<Option<Record>> {
-        match Found::in_file(&file)? {
-            Found::Record(record) => Ok(Some(record)),
+        match RecordFile::in_file(&file)? {
+            RecordFile::Record(record) => Ok(Some(record)),
             _ => Ok(None),
         }
     }
@@ -241,21 +241,21 @@ impl Record {
     }
 }
 
-impl Found {
-    fn in_file(file: &File) -> io::Result<Found> {
+impl RecordFile {
+    fn in_file(file: &File) -> io::Result<RecordFile> {
         let mut beginning = Vec::with_capacity(HEADER_BYTES);
         At { file, offset: 0 }.take(HEADER_BYTES as u64).read_to_end(&mut beginning)?;
         let header = match Beginning::of(&beginning) {
             Beginning::Record(header) => header,
-            Beginning::OtherVersion(version) => return Ok(Found::OtherVersion(version)),
+            Beginning::OtherVersion(version) => return Ok(RecordFile::OtherVersion(version)),
             Beginning::Unknown => {
                 let legacy = legacy::read(&bytes_from(file, 0)?);
-                return Ok(legacy.map_or(Found::Unknown, Found::Legacy));
+                return Ok(legacy.map_or(RecordFile::Unknown, RecordFile::Legacy));
             }
         };
         let start = header.log_start();
         if file.metadata()?.len() < start {
-            return Ok(Found::Unknown);
+            return Ok(RecordFile::Unknown);
         }
         let bytes = bytes_from(file, start)?;
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
@@ -265,7 +265,14 @@ impl Found {
         }
         let processes = ProcessTable::map(file, &header)?;
         let (file, log_end) = (file.try_clone()?, start + whole as u64);
-        Ok(Found::Record(Record { processes, file, header, standing_end: start, log_end, known }))
+        Ok(RecordFile::Record(Record {
+            processes,
+            file,
+            header,
+            standing_end: start,
+            log_end,
+            known,
+        }))
     }
 }
 
@@ -277,7 +284,7 @@ impl Leftover {
         }
         let file = open(path)?;
         lock(&file)?;
-        Ok(Some(Leftover { found: Found::in_file(&file)?, _file: file }))
+        Ok(Some(Leftover { found: RecordFile::in_file(&file)?, _file: file }))
     }
 }
 

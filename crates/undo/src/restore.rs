@@ -15,7 +15,7 @@ pub use forks::until_settled;
 pub use lineage::{Lineage, free_inheritors};
 pub use restored::{CONTINUED, FREED, Restored};
 
-use crate::record::{Contents, Found, Leftover, LogEntry, Record, boot_id};
+use crate::record::{Contents, Leftover, LogEntry, Record, RecordFile, boot_id};
 use processes::restore_processes;
 use std::io;
 use std::path::Path;
@@ -43,10 +43,10 @@ pub type Restorers<'a> = &'a [&'a dyn Restorer];
 pub fn restore_leftovers(path: &Path, restorers: Restorers<'_>) -> io::Result<Restored> {
     let Some(leftover) = Leftover::at(path)? else { return Ok(Restored::default()) };
     let contents = match &leftover.found {
-        Found::Record(record) => Some(record.contents()),
-        Found::Legacy(contents) => Some(contents.clone()),
-        Found::Unknown => None,
-        Found::OtherVersion(version) => {
+        RecordFile::Record(record) => Some(record.contents()),
+        RecordFile::Legacy(contents) => Some(contents.clone()),
+        RecordFile::Unknown => None,
+        RecordFile::OtherVersion(version) => {
             let what = format!(
                 "it was written by another version of allot (format {version}): run that version once, which gives \
                  everything back, or restart the machine"

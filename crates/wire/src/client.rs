@@ -156,12 +156,12 @@ impl Client {
         self.stream(&format!("/v1/events?follow=false&after={}", after.unwrap_or(0)))
     }
 
-    /// Who changed what since a time, in ms of Unix time; ends with the last.
+    /// The audit since a time, in ms of Unix time: who changed what. Ends with the last entry.
     pub fn audit(&self, since_unix_ms: u64) -> Result<Lines<Event>, ClientError> {
         self.stream(&format!("/v1/audit?since_unix_ms={since_unix_ms}"))
     }
 
-    /// What the scheduler does from now on, of one client where its id is given.
+    /// The trace of the scheduler from now on, of one client where its id is given.
     pub fn trace(&self, client: Option<u64>) -> Result<Lines<TraceLine>, ClientError> {
         match client {
             Some(id) => self.stream(&format!("/v1/trace?client={id}")),
@@ -169,7 +169,7 @@ impl Client {
         }
     }
 
-    /// Who draws.
+    /// The current scheduling policy.
     pub fn policy(&self) -> Result<PolicyView, ClientError> {
         self.get("/v1/policy")
     }

@@ -359,7 +359,7 @@ pub struct ResourceUse {
     pub used: u64,
 }
 
-/// Who draws.
+/// The current scheduling policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PolicyView {
     /// `lottery`, `stride` or `mtr-ls`.

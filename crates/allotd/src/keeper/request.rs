@@ -17,16 +17,14 @@ pub type Reply<T> = oneshot::Sender<T>;
 pub enum Request {
     /// Do these in one step, or none of them.
     Operate {
-        /// Who asks, as the kernel says.
+        /// The caller, as the kernel says.
         caller: Caller,
-        /// What.
         operations: Vec<Operation>,
-        /// Where the answer goes.
         reply: Reply<Result<OperationsDone, ApiError>>,
     },
     /// Something happened to processes: [`Lives`](crate::lives::Lives) has it.
     Life,
-    /// How things are set up.
+    /// Asks how allotd is set up.
     Status(Reply<Status>),
     /// A copy of all that is known, for those who only look.
     Snapshot(Reply<Box<Snapshot>>),
@@ -34,18 +32,11 @@ pub enum Request {
     Sample(Reply<Sample>),
     /// The next [`EVENTS_PAGE`] events after a journal number, as far as they are kept.
     Events(u64, Reply<Result<Vec<Event>, ErrorBody>>),
-    /// Who draws.
+    /// Asks for the scheduling policy.
     Policy(Reply<PolicyView>),
-    /// Let another draw.
-    SetPolicy {
-        /// Who asks.
-        caller: Caller,
-        /// From now on.
-        policy: PolicyName,
-        /// Where the answer goes.
-        reply: Reply<Result<PolicyView, ApiError>>,
-    },
-    /// What the scheduler does from now on.
+    /// Changes the scheduling policy.
+    SetPolicy { caller: Caller, policy: PolicyName, reply: Reply<Result<PolicyView, ApiError>> },
+    /// Asks for a trace of the scheduler from now on.
     Trace(Caller, Reply<Result<Trace, ApiError>>),
     /// Give everything back and end.
     Stop,

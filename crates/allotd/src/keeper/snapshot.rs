@@ -7,12 +7,12 @@ use market::PriceHistory;
 use std::time::Instant;
 use valuation::Graph;
 
-/// What the keeper knew at a moment. All of it is durable.
+/// The state of the keeper at a moment. All of it is durable.
 pub struct Snapshot {
     pub ledger: Ledger,
     /// The funding graph of the CPU, with who competes.
     pub cpu: Graph,
-    /// Those of the other resources.
+    /// The funding graphs of the other resources.
     pub others: Vec<Graph>,
     pub commands: Commands,
     pub cgroups: Cgroups,

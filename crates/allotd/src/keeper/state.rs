@@ -23,29 +23,27 @@ use tokio::sync::broadcast;
 use valuation::Graph;
 use wire::{ApiError, Event, OperationResult, OperationsDone, Status};
 
-/// What the keeper starts with.
+/// The state that the keeper starts with.
 pub struct Keeper {
-    /// What is known.
     pub ledger: Ledger,
-    /// Where it is written down.
     pub journal: Journal,
     /// `None` in a private allotd: it touches only what it is given.
     pub policy: Option<FundingPolicy>,
-    /// Who changed what.
+    /// The record of who changed what.
     pub audit: Audit,
     /// The machine's allotd, where this one is private.
     pub elder: Option<Elder>,
-    /// Who makes it so.
+    /// The enforcers of all resources.
     pub enforcement: Enforcement,
     /// The kinds of resources that tickets may be of.
     pub kinds: ResourceKinds,
     /// The parts of the status that do not change.
     pub status: Status,
-    /// Where events go.
+    /// The channel of events.
     pub events: broadcast::Sender<Event>,
-    /// How much memory base has to promise, in KiB; `None` where that is not known.
+    /// The memory that base can promise, in KiB; `None` where that is not known.
     pub memory_kib: Option<u64>,
-    /// What happens to processes; `None` where they cannot be watched.
+    /// The births and deaths of processes; `None` where they cannot be watched.
     pub lives: Option<Arc<Lives>>,
     /// Processes older than this (ticks since boot) were seen before.
     pub watched_until_ticks: u64,
@@ -53,7 +51,7 @@ pub struct Keeper {
     pub acknowledged: Arc<AtomicU64>,
 }
 
-/// What a round did, until it is durable.
+/// The effects of a round, until they are durable.
 #[derive(Default)]
 pub(super) struct Round {
     pub(super) entries: Vec<Entry>,

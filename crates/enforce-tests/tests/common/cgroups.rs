@@ -1,6 +1,6 @@
 //! A cgroup v2 tree that nobody owns, for tests that change it. One test at a time.
 
-use super::{ACTOR, Prey, kill, stop};
+use super::{ACTOR, TestProcess, kill, stop};
 use enforce_cgroup::{Cgroup, CgroupOptions};
 use enforce_cgroup::{CgroupOwner, available};
 use std::io::BufRead;
@@ -104,15 +104,19 @@ pub struct Enforcing {
 }
 
 impl Enforcing {
-    pub fn start(lab: &Lab, prey: &[&Prey]) -> Enforcing {
-        Enforcing::start_with(lab, prey, |_| {})
+    pub fn start(lab: &Lab, processes: &[&TestProcess]) -> Enforcing {
+        Enforcing::start_with(lab, processes, |_| {})
     }
 
     /// The same, after changes to how it is started.
-    pub fn start_with(lab: &Lab, prey: &[&Prey], prepare: impl FnOnce(&mut Command)) -> Enforcing {
+    pub fn start_with(
+        lab: &Lab,
+        processes: &[&TestProcess],
+        prepare: impl FnOnce(&mut Command),
+    ) -> Enforcing {
         let mut command = Command::new(ACTOR);
         command.arg("enforce-cgroup").arg(&lab.name).arg(lab.record());
-        command.args(prey.iter().map(|prey| prey.pid().to_string()));
+        command.args(processes.iter().map(|process| process.pid().to_string()));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         prepare(&mut command);
         let mut child = command.spawn().expect("the actor runs");

@@ -17,17 +17,29 @@ use std::time::{Duration, Instant};
 /// The program whose processes are held.
 pub const ACTOR: &str = env!("CARGO_BIN_EXE_enforce-actor");
 
-/// A process of a test. Killed when dropped, and by the kernel when the test's thread dies.
-pub struct Prey(pub Child);
+/// Waits until a hog says that it burns.
+pub fn until_it_burns(hog: &mut Child) {
+    let mut line = String::new();
+    let output = hog.stdout.as_mut().expect("it is piped");
+    BufReader::new(output).read_line(&mut line).expect("it speaks");
+    assert_eq!(line, "burning\n");
+}
 
-impl Prey {
+/// A process of a test. Killed when dropped, and by the kernel when the test's thread dies.
+pub struct TestProcess(pub Child);
+
+impl TestProcess {
     /// Starts the actor. `tag` names it and all its children (at most 15 bytes).
-    pub fn start(tag: &str, arguments: &[&str]) -> Prey {
-        Prey::start_with(tag, arguments, |_| {})
+    pub fn start(tag: &str, arguments: &[&str]) -> TestProcess {
+        TestProcess::start_with(tag, arguments, |_| {})
     }
 
     /// The same, after changes to how it is started.
-    pub fn start_with(tag: &str, arguments: &[&str], prepare: impl FnOnce(&mut Command)) -> Prey {
+    pub fn start_with(
+        tag: &str,
+        arguments: &[&str],
+        prepare: impl FnOnce(&mut Command),
+    ) -> TestProcess {
         let mut command = Command::new(ACTOR);
         command.args(arguments).env("ACTOR_NAME", tag).stdin(Stdio::null()).stdout(Stdio::null());
         prepare(&mut command);
@@ -36,23 +48,22 @@ impl Prey {
             command.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?));
         }
         let child = command.spawn().expect("the actor runs");
-        let prey = Prey(child);
-        eventually("the actor has begun", || name_of(prey.pid()).is_some_and(|name| name == tag));
-        prey
+        let process = TestProcess(child);
+        let has_begun = || name_of(process.pid()).is_some_and(|name| name == tag);
+        eventually("the actor has begun", has_begun);
+        process
     }
 
     /// Burns in so many threads; answers when nothing that it runs has still to be read from a disk. Before that it sleeps now
     /// and then, and cannot be held while it does.
-    pub fn burning(tag: &str, threads: u32, prepare: impl FnOnce(&mut Command)) -> Prey {
-        let mut prey = Prey::start_with(tag, &["burn", &threads.to_string()], |command| {
-            command.stdout(Stdio::piped());
-            prepare(command);
-        });
-        let mut said = String::new();
-        let output = prey.0.stdout.as_mut().expect("it is piped");
-        BufReader::new(output).read_line(&mut said).expect("it speaks");
-        assert_eq!(said, "burning\n");
-        prey
+    pub fn burning(tag: &str, threads: u32, prepare: impl FnOnce(&mut Command)) -> TestProcess {
+        let mut process =
+            TestProcess::start_with(tag, &["burn", &threads.to_string()], |command| {
+                command.stdout(Stdio::piped());
+                prepare(command);
+            });
+        until_it_burns(&mut process.0);
+        process
     }
 
     /// Its pid.
@@ -61,7 +72,7 @@ impl Prey {
     }
 }
 
-impl Drop for Prey {
+impl Drop for TestProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

@@ -14,6 +14,9 @@ typedef __u32 u32;
 #define SEC(name)
 #undef __always_inline
 #define __always_inline inline
+#define __noinline
+#define unlikely(condition) (condition)
+#define bpf_for(i, start, end) for ((i) = (start); (i) < (end); (i)++)
 
 static struct control control;
 static u32 nr_cpus;

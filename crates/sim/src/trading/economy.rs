@@ -16,14 +16,14 @@ use ledger::{CurrencyId, Good};
 use market::Negotiator;
 use market::negotiator::{Observation, Options, Seen};
 
-use super::Floor;
+use super::TradingSession;
 
 /// Iterations of rule 3.
 const ITERATIONS: usize = 40;
 
 /// A client of the economy.
 pub struct Client {
-    /// Its name on the floor.
+    /// Its name on the session.
     pub id: CurrencyId,
     /// Time that a unit of progress needs of each good, in seconds.
     pub needs: Vec<f64>,
@@ -43,7 +43,7 @@ pub struct Economy {
     /// Who shares it.
     pub clients: Vec<Client>,
     /// Where they trade.
-    pub floor: Floor,
+    pub session: TradingSession,
     /// σ of rule 4.
     pub noise: f64,
     /// Whether shares are fixed (rule 2).
@@ -59,9 +59,9 @@ impl Economy {
     pub fn new(goods: Vec<Good>, noise: f64, seed: u64) -> Economy {
         let others = vec![0; goods.len()];
         let chance = Chance::new(seed, 0);
-        let floor = Floor::default();
+        let session = TradingSession::default();
         let clients = Vec::new();
-        Economy { goods, clients, floor, noise, fixed: false, others, now_ns: 0, chance }
+        Economy { goods, clients, session, noise, fixed: false, others, now_ns: 0, chance }
     }
 
     /// A client, with a negotiator if there are options for one.
@@ -81,7 +81,7 @@ impl Economy {
     pub fn held(&self) -> Vec<Vec<u64>> {
         let of = |client: &Client| {
             let goods = self.goods.iter().zip(&client.own);
-            goods.map(|(good, &own)| self.floor.held(client.id, good, own)).collect()
+            goods.map(|(good, &own)| self.session.held(client.id, good, own)).collect()
         };
         self.clients.iter().map(of).collect()
     }
@@ -142,7 +142,7 @@ impl Economy {
                 good: name.clone(),
                 waited_ns: (client.waited_s[good] * 1e9) as u64,
                 held: held[good],
-                free: self.floor.free(client.id, name, client.own[good]),
+                free: self.session.free(client.id, name, client.own[good]),
             });
             let observation = Observation {
                 now_ns: self.now_ns,
@@ -150,18 +150,18 @@ impl Economy {
                 due_ns: self.now_ns / 100,
                 cost_ns: self.now_ns / window_ns * 10_000,
                 seen: seen.collect(),
-                events: self.floor.events(client.id),
+                events: self.session.events(client.id),
                 ..Observation::default()
             };
             let actions = negotiator.step(&observation);
-            self.floor.act(client.id, actions);
+            self.session.act(client.id, actions);
         }
         let own = |party: CurrencyId, good: &Good| {
             let client = &self.clients[party.0 as usize - 1];
             let place = self.goods.iter().position(|other| other == good);
             place.map_or(0, |place| client.own[place])
         };
-        self.floor.clear(self.now_ns / 1_000_000_000, own);
+        self.session.clear(self.now_ns / 1_000_000_000, own);
     }
 
     /// The geometric mean of what clients gain: of progress with what they hold now, by progress with

@@ -1,4 +1,4 @@
-//! A floor where offers, the dealer and negotiators meet, without a ledger's rights: who holds how
+//! A market where offers, the dealer and negotiators meet, without a ledger's rights: who holds how
 //! much of its own is told by the caller, exchanges are what changes it.
 //!
 //! 1. An exchange changes what its parties hold by its legs, and nothing of anybody else.
@@ -28,9 +28,9 @@ pub struct Leg {
     pub amount: u64,
 }
 
-/// The floor. See the [module](self).
+/// A trading session. See the [module](self).
 #[derive(Debug, Default)]
-pub struct Floor {
+pub struct TradingSession {
     book: BTreeMap<OfferId, Offer>,
     tags: BTreeMap<OfferId, u64>,
     offers: BTreeMap<(CurrencyId, u64), OfferId>,
@@ -48,7 +48,7 @@ pub struct Floor {
     pub ended: u64,
 }
 
-impl Floor {
+impl TradingSession {
     /// What a party wants done is done.
     pub fn act(&mut self, party: CurrencyId, actions: Vec<Action>) {
         for action in actions {
@@ -145,13 +145,13 @@ impl Floor {
 
     /// What a party has the use of, `own` of its own.
     pub fn held(&self, party: CurrencyId, good: &Good, own: u64) -> u64 {
-        let gained = Floor::sum(&self.gained, party, good);
-        own + gained - Floor::sum(&self.given, party, good)
+        let gained = TradingSession::sum(&self.gained, party, good);
+        own + gained - TradingSession::sum(&self.given, party, good)
     }
 
     /// What it can still give (rule 3).
     pub fn free(&self, party: CurrencyId, good: &Good, own: u64) -> u64 {
-        own - Floor::sum(&self.given, party, good)
+        own - TradingSession::sum(&self.given, party, good)
     }
 
     /// Exchanges that there are.

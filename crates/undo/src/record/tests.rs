@@ -55,7 +55,7 @@ fn processes_are_read_through_another_mapping() {
 
     drop((record, other));
     let leftover = Leftover::at(&path).expect("it is read").expect("a file");
-    let Found::Record(mut later) = leftover.found else { panic!("no record") };
+    let RecordFile::Record(mut later) = leftover.found else { panic!("no record") };
     assert_eq!(later.contents().processes, seen);
     later.forget().expect("it is emptied");
     assert_eq!(later.contents().processes, []);
@@ -161,7 +161,7 @@ fn a_file_that_is_no_record_is_not_believed() {
         drop(open(&path).expect("a file of our own"));
         std::fs::write(&path, bytes).expect("a file");
         let leftover = Leftover::at(&path).expect("it is read").expect("a file");
-        assert!(matches!(leftover.found, Found::Unknown));
+        assert!(matches!(leftover.found, RecordFile::Unknown));
     }
 }
 
@@ -200,7 +200,9 @@ impl Sample {
         let file = rustix::fs::memfd_create("record", rustix::fs::MemfdFlags::CLOEXEC);
         let file = File::from(file.expect("a file"));
         file.write_all_at(bytes, 0).expect("written");
-        let Found::Record(record) = Found::in_file(&file).expect("it is read") else { return };
+        let RecordFile::Record(record) = RecordFile::in_file(&file).expect("it is read") else {
+            return;
+        };
         let contents = record.contents();
         assert_eq!(contents.header, self.contents.header);
         let is_noted = |entry: &ProcessEntry| self.contents.processes.contains(entry);
@@ -265,6 +267,6 @@ proptest! {
         let file = rustix::fs::memfd_create("record", rustix::fs::MemfdFlags::CLOEXEC);
         let file = File::from(file.expect("a file"));
         file.write_all_at(&whole, 0).expect("written");
-        prop_assert!(!matches!(Found::in_file(&file).expect("it is read"), Found::Record(_)));
+        prop_assert!(!matches!(RecordFile::in_file(&file).expect("it is read"), RecordFile::Record(_)));
     }
 }

@@ -14,7 +14,7 @@ use ledger::{CurrencyId, Good};
 use market::Negotiator;
 use market::negotiator::{Observation, Options, Seen, Tally};
 use sim::machine::Usage;
-use sim::trading::Floor;
+use sim::trading::TradingSession;
 
 /// CPU time of one step of a negotiator. It is assumed, since nothing is measured in virtual time:
 /// a step takes some tens of microseconds, and reading its input some more.
@@ -55,7 +55,7 @@ fn own(load: &Load, goods: &[Good]) -> Vec<u64> {
 
 fn observe(
     load: &Load,
-    floor: &mut Floor,
+    session: &mut TradingSession,
     goods: &[Good],
     place: usize,
     usage: &Usage,
@@ -71,8 +71,8 @@ fn observe(
             // A wait for pages that were taken is a wait for the disk as well as for memory.
             _ => usage.disk_wait_ns,
         },
-        held: floor.held(id, good, own),
-        free: floor.free(id, good, own),
+        held: session.held(id, good, own),
+        free: session.free(id, good, own),
     });
     Observation {
         now_ns,
@@ -82,16 +82,16 @@ fn observe(
         due_ns: now_ns / load.clients.len() as u64,
         cost_ns,
         seen: seen.collect(),
-        events: floor.events(id),
+        events: session.events(id),
     }
 }
 
-/// Sets all tickets to those of the trading floor, less before more.
-fn settle(load: &mut Load, floor: &Floor, goods: &[Good], set: &mut [Vec<u64>; 2]) {
+/// Sets all tickets to those of the trading session, less before more.
+fn settle(load: &mut Load, session: &TradingSession, goods: &[Good], set: &mut [Vec<u64>; 2]) {
     let wanted = [0, 1].map(|place| {
         let own = own(load, goods);
         let held = goods.iter().zip(own);
-        held.map(|(good, own)| floor.held(load.clients[place], good, own)).collect::<Vec<u64>>()
+        held.map(|(good, own)| session.held(load.clients[place], good, own)).collect::<Vec<u64>>()
     });
     for more in [false, true] {
         for place in 0..2 {
@@ -107,7 +107,7 @@ fn settle(load: &mut Load, floor: &Floor, goods: &[Good], set: &mut [Vec<u64>; 2
 }
 
 fn negotiate(mut load: Load, goods: &[Good], seconds: f64) -> Run {
-    let mut floor = Floor::default();
+    let mut session = TradingSession::default();
     let new = || Trader { negotiator: Negotiator::new(Options::default()), cost_ns: 0 };
     let mut traders = [new(), new()];
     let mut set = [own(&load, goods), own(&load, goods)];
@@ -120,18 +120,18 @@ fn negotiate(mut load: Load, goods: &[Good], seconds: f64) -> Run {
         let usages = load.usages();
         for place in 0..2 {
             let trader = &mut traders[place];
-            let seen = observe(&load, &mut floor, goods, place, &usages[place], trader.cost_ns);
+            let seen = observe(&load, &mut session, goods, place, &usages[place], trader.cost_ns);
             let actions = trader.negotiator.step(&seen);
             trader.cost_ns += STEP_NS;
-            floor.act(load.clients[place], actions);
+            session.act(load.clients[place], actions);
             reversals = reversals.max(trader.negotiator.reversals(seen.now_ns));
         }
         let free = |_: CurrencyId, good: &Good| {
             let index = goods.iter().position(|other| other == good);
             index.map_or(0, |index| own(&load, goods)[index])
         };
-        floor.clear(tick * TICK_NS / 1_000_000_000, free);
-        settle(&mut load, &floor, goods, &mut set);
+        session.clear(tick * TICK_NS / 1_000_000_000, free);
+        settle(&mut load, &session, goods, &mut set);
         if tick % per_interval == 0 {
             let done = [usages[0].iterations, usages[1].iterations];
             rates.push([0, 1].map(|place| (done[place] - last[place]) as f64 / INTERVAL_S));
