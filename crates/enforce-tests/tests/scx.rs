@@ -5,8 +5,8 @@
 
 mod common;
 
-use common::{ACTOR, until_it_burns};
 use common::funds::Funds;
+use common::{ACTOR, until_it_burns};
 use enforce_scx::{Scx, ScxOptions, available};
 use enforcer::{CpuClientSample, CpuSample, Enforcer, Plan, PlannedClient, Status, TraceEventKind};
 use ledger::{CurrencyId, Member, ProcessIdentity, ThreadIdentity};
