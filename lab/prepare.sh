@@ -38,6 +38,48 @@ prepare_packages() {
   fi
 }
 
+# QEMU from Debian's backports where the distribution's is before 8.1, unpacked and not installed. Sets $qemu_path, to be put
+# before PATH. With --icount an older one lets the first virtual CPU run until the next timer of any, and the others have
+# what is left of that: often nothing for up to a second, by a clock that goes on.
+QEMU_NEEDED=8.1
+prepare_qemu() {
+  local found home=$cache/qemu-backports
+  qemu_path=''
+  found=$(qemu_version qemu-system-x86_64)
+  if at_least "$found" "$QEMU_NEEDED"; then return; fi
+  if [ ! -e "$home/ready" ]; then
+    if ! qemu_from_backports "$home"; then
+      say "QEMU $found serves the first virtual CPU best, and no newer one was found: shares of time will err"
+      return
+    fi
+    touch "$home/ready"
+  fi
+  qemu_path=$home/bin:
+}
+qemu_from_backports() {
+  local codename packages=(qemu-system-x86 qemu-system-common qemu-system-data seabios) package tree=$scratch/qemu
+  codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+  read_archive "$codename-backports" || return 1
+  step "downloading QEMU from $codename-backports" download "${packages[@]/%//$codename-backports}" || return 1
+  rm -rf "$tree" "$1"
+  for package in "$scratch"/debs/*.deb; do dpkg -x "$package" "$tree"; done
+  mkdir "$tree/bin"
+  # Its own firmware first; the network's boot programs are the distribution's.
+  cat >"$tree/bin/qemu-system-x86_64" <<'QEMU'
+#!/bin/sh
+home=$(dirname "$(dirname "$(realpath "$0")")")
+export QEMU_MODULE_DIR="$home/usr/lib/x86_64-linux-gnu/qemu"
+exec "$home/usr/bin/qemu-system-x86_64" -L "$home/usr/share/qemu" -L "$home/usr/share/seabios" -L /usr/share/qemu \
+  -L /usr/lib/ipxe/qemu "$@"
+QEMU
+  chmod +x "$tree/bin/qemu-system-x86_64"
+  at_least "$(qemu_version "$tree/bin/qemu-system-x86_64")" "$QEMU_NEEDED" || return 1
+  mv "$tree" "$1"
+}
+qemu_version() { "$1" --version 2>/dev/null | sed -nE '1s/.*version ([0-9.]+).*/\1/p'; }
+# at_least A B: is version A at least B?
+at_least() { [ -n "$1" ] && [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$2" ]; }
+
 # The runner, in a Python environment of its own. Sets $runner.
 prepare_runner() {
   local home=$cache/virtme-ng-$VIRTME_VERSION
@@ -138,24 +180,31 @@ private_apt() {
     -o Dir::Cache="$scratch/apt/cache" -o APT::Sandbox::User=root "$@"
 }
 
-# The newest cloud kernel of Debian unstable that qualifies, from the mirror that this machine uses anyway.
-kernel_from_archive() {
-  local home=$cache/kernel/archive mirror name version
-  if [ -d "$home" ]; then
-    kernel_image=$(image_in "$home")
-    return
-  fi
+# read_archive SUITE: the list of packages of a suite of Debian, from the mirror that this machine uses anyway.
+read_archive() {
+  local mirror keyring=/usr/share/keyrings/debian-archive-keyring.gpg
   # shellcheck disable=SC2016  # $(SITE) is apt's own syntax
   mirror=$(apt-get indextargets --format '$(ORIGIN) $(SITE)' 2>/dev/null |
     awk '$1 == "Debian" && $2 !~ /security/ { print $2; exit }')
-  local keyring=/usr/share/keyrings/debian-archive-keyring.gpg
   if [ -z "$mirror" ] || [ ! -e "$keyring" ]; then
     say "this machine's apt knows no Debian archive"
     return 1
   fi
+  rm -rf "$scratch/apt" "$scratch/debs"
   mkdir -p "$scratch"/apt/{state/lists/partial,cache/archives/partial} "$scratch/debs"
-  echo "deb [signed-by=$keyring arch=amd64] $mirror sid main" >"$scratch/apt/sources.list"
-  step "reading the archive's list of kernels (about 10 s)" private_apt apt-get update || return 1
+  echo "deb [signed-by=$keyring arch=amd64] $mirror $1 main" >"$scratch/apt/sources.list"
+  step "reading the archive's list of $1 (about 10 s)" private_apt apt-get update
+}
+download() { (cd "$scratch/debs" && private_apt apt-get download "$@"); }
+
+# The newest cloud kernel of Debian unstable that qualifies.
+kernel_from_archive() {
+  local home=$cache/kernel/archive version
+  if [ -d "$home" ]; then
+    kernel_image=$(image_in "$home")
+    return
+  fi
+  read_archive sid || return 1
   local versions
   versions=$(private_apt apt-cache search --names-only '^linux-(binary|image)-[0-9].*-cloud-amd64$' |
     awk '{ print $1 }' | sed -E 's/^linux-(binary|image)-//' | sort -ruV)
@@ -175,7 +224,6 @@ kernel_from_archive() {
   done
   return 1
 }
-download() { (cd "$scratch/debs" && private_apt apt-get download "$@"); }
 
 # The kernel that this machine runs, if it qualifies.
 running_kernel() {
@@ -214,7 +262,7 @@ prepare_accelerator() {
       say "trying KVM (at most 8 s) ..."
       # Read whole before it is searched: what ends QEMU early must not look like an answer.
       local console
-      console=$(timeout --signal=KILL 8 qemu-system-x86_64 -machine q35,accel=kvm -cpu host -m 512M -nodefaults \
+      console=$(PATH=$qemu_path$PATH timeout --signal=KILL 8 qemu-system-x86_64 -machine q35,accel=kvm -cpu host -m 512M -nodefaults \
         -display none -no-reboot -serial stdio -kernel "$kernel_image" -append 'console=ttyS0 panic=-1' \
         </dev/null 2>&1 | tr -d '\0') || true
       if [[ $console == *'Unable to mount root fs'* ]]; then answer=yes; fi
@@ -228,13 +276,9 @@ prepare_accelerator() {
     emulation=(-accel tcg,thread=single -icount "shift=2,sleep=$idle")
   elif [ "$(cat "$known")" = no ]; then
     accelerator=(--disable-kvm)
-    # Before 8.1 QEMU could run a stale breakpoint where one virtual CPU patches code under another, and the guest's
-    # kernel dies of it now and then ('int3'): let the virtual CPUs take turns on one thread there.
-    local version
-    version=$(qemu-system-x86_64 --version | sed -nE '1s/.*version ([0-9.]+).*/\1/p')
-    if [ "$(printf '%s\n8.1\n' "$version" | sort -V | head -n 1)" != 8.1 ]; then
-      emulation=(-accel tcg,thread=single)
-    fi
+    # The virtual CPUs take turns on one thread: what else this machine does then holds all of them, and not one beside the
+    # others. (And before 8.1 QEMU could run a stale breakpoint where one patches code under another.)
+    emulation=(-accel tcg,thread=single)
   fi
 }
 

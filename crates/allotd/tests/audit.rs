@@ -52,6 +52,15 @@ fn it_has_what_people_did_and_nothing_else() {
 }
 
 #[test]
+fn who_has_an_answer_finds_it_in_the_audit() {
+    let daemon = Daemon::private(&["--enforcer", "none"]);
+    for count in 1..=100 {
+        daemon.client().operate(create(&format!("c{count}"))).expect("made");
+        assert_eq!(texts(&daemon).len(), count);
+    }
+}
+
+#[test]
 fn what_an_end_kept_out_of_the_files_is_taken_from_the_journal() {
     let mut daemon = Daemon::private(&["--enforcer", "none"]);
     for name in ["one", "two", "three"] {

@@ -26,6 +26,8 @@ impl Running {
             Ok(()) => {
                 let last = self.keeper.journal.sequence();
                 self.keeper.acknowledged.store(last, Ordering::Release);
+                // Before the answers: who has one finds it in the audit.
+                self.keeper.audit.note(&entries);
                 let numbers: Vec<u64> = entries.iter().map(|entry| entry.sequence).collect();
                 for Waiting { reply, answer, upto } in waiting {
                     let last = upto.checked_sub(1).and_then(|index| numbers.get(index));
@@ -36,7 +38,6 @@ impl Running {
                 if entries.is_empty() {
                     return true;
                 }
-                self.keeper.audit.note(&entries);
                 self.enforce();
                 for entry in &entries {
                     self.released.extend(released_by(entry));
