@@ -2,8 +2,7 @@
 
 The machine's clock counts instructions, so the host takes time from nobody. Shares are judged by the slices that were
 given: under stride and MTR-LS each client may be four slices early or late; the lottery is given five standard deviations
-besides. What must hold must hold in one of three windows: while the host is busy the machine's clock may run ahead of who
-waits for a file.
+besides. Each looks once.
 """
 
 import ctypes
