@@ -3,9 +3,8 @@
 
 use crate::refusal::letters;
 use crate::{
-    AMOUNT_MAX, Authority, BASE, CURRENCIES_IN_ALL_MAX, CURRENCIES_PER_OWNER_MAX, Currency,
-    CurrencyId, CurrencyKind, Funding, ISSUED_MAX, Ledger, Member, NewClient, Refusal, Rights,
-    TicketKind,
+    AMOUNT_MAX, Authority, BASE, Currency, CurrencyId, CurrencyKind, Funding, ISSUED_MAX, Ledger,
+    Member, NewClient, Part, Refusal, Rights, TicketKind,
 };
 
 /// Answers what a caller may do, on the ledger as it is.
@@ -164,14 +163,35 @@ impl Broker<'_> {
         }
     }
 
-    pub(crate) fn room_for_another(&self, owner: u32) -> Result<(), Refusal> {
-        if self.ledger.owned_by(owner) >= CURRENCIES_PER_OWNER_MAX {
-            return Err(Refusal::TooManyCurrencies(self.ledger.persons().of(owner)));
+    /// Whether an owner may have `more` of a part of the ledger. The superuser may give anybody more.
+    pub(crate) fn quota(&self, owner: u32, part: Part, more: usize) -> Result<(), Refusal> {
+        if more == 0 || self.is_superuser() || self.ledger.is_superuser(owner) {
+            return Ok(());
         }
-        match self.ledger.owned_in_all() >= CURRENCIES_IN_ALL_MAX {
-            true => Err(Refusal::TooManyInAll),
-            false => Ok(()),
-        }
+        self.within_quota(part, owner, self.ledger.owned_by(owner, part) + more)?;
+        self.within_quota_in_all(part, self.ledger.owned_in_all(part) + more)
+    }
+
+    pub(crate) fn within_quota(&self, part: Part, owner: u32, count: usize) -> Result<(), Refusal> {
+        let most = self.ledger.quota(part).per_person;
+        let uid = self.ledger.persons().of(owner);
+        if count > most { Err(Refusal::QuotaOfPerson { uid, part, most }) } else { Ok(()) }
+    }
+
+    pub(crate) fn within_quota_in_all(&self, part: Part, count: usize) -> Result<(), Refusal> {
+        let most = self.ledger.quota(part).in_all;
+        if count > most { Err(Refusal::QuotaInAll { part, most }) } else { Ok(()) }
+    }
+
+    /// Whether there is room for a new client of a member, with so many tickets.
+    pub(crate) fn quota_of_client(
+        &self,
+        client: &NewClient,
+        tickets: usize,
+    ) -> Result<(), Refusal> {
+        let members = usize::from(client.member.process().is_none());
+        self.quota(client.uid, Part::Member, members)?;
+        self.quota(client.uid, Part::Ticket, tickets)
     }
 
     /// Whether the issuer's totals allow a ticket of that amount in place of `before`.

@@ -21,14 +21,9 @@ use std::fmt;
 pub const LEGS_MAX: usize = 4;
 /// The most exchanges in which one currency gives. They do not count as backers.
 pub const EXCHANGES_MAX: usize = 1024;
-/// The most in which currencies of one ordinary uid give, once for each of them: an exchange between
-/// two of theirs counts twice.
-pub const EXCHANGES_PER_OWNER_MAX: usize = 4096;
 /// The most exchanges in which one currency receives and gives nothing, so that those who
 /// may fund it cannot keep it from trading by what they lend.
 pub const LOANS_MAX: usize = 256;
-/// The most offers for currencies of one ordinary uid.
-pub const OFFERS_PER_OWNER_MAX: usize = 256;
 
 /// Identifies an exchange. Never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -4,6 +4,7 @@ mod height;
 mod replay;
 mod write;
 
+use crate::quota::Quotas;
 use crate::trades::Trades;
 use crate::work::Work;
 use crate::{
@@ -39,7 +40,7 @@ pub struct Ledger {
     by_founder: BTreeMap<Member, CurrencyId>,
     by_client: BTreeSet<(CurrencyId, Member)>,
     by_name: BTreeMap<(u32, String), CurrencyId>,
-    owned: BTreeMap<u32, usize>,
+    pub(crate) quotas: Quotas,
     lent: BTreeMap<(CurrencyId, Resource), u64>,
     pub(crate) work: Work,
     persons: Persons,
@@ -56,7 +57,7 @@ impl PartialEq for Ledger {
             && self.by_founder == other.by_founder
             && self.by_client == other.by_client
             && self.by_name == other.by_name
-            && self.owned == other.owned
+            && self.quotas == other.quotas
             && self.lent == other.lent
     }
 }
@@ -100,7 +101,7 @@ impl Ledger {
             by_founder: BTreeMap::new(),
             by_client: BTreeSet::new(),
             by_name: BTreeMap::new(),
-            owned: BTreeMap::new(),
+            quotas: Quotas::default(),
             lent: BTreeMap::new(),
             work: Work::default(),
             persons: Persons::default(),
@@ -284,17 +285,6 @@ impl Ledger {
     /// Says which uids belong to whom from now on.
     pub fn set_persons(&mut self, persons: Persons) {
         self.persons = persons;
-    }
-
-    /// How many pure currencies and jobs the person of a uid owns.
-    pub(crate) fn owned_by(&self, uid: u32) -> usize {
-        let uids = self.persons.uids_of(uid);
-        uids.flat_map(|uids| self.owned.range(uids)).map(|(_, owned)| owned).sum()
-    }
-
-    /// How many ordinary persons own together.
-    pub(crate) fn owned_in_all(&self) -> usize {
-        self.owned.iter().filter(|(uid, _)| !self.is_superuser(**uid)).map(|(_, owned)| owned).sum()
     }
 
     pub(crate) fn fresh_currency(&self) -> CurrencyId {

@@ -23,6 +23,7 @@ mod member;
 mod offer;
 pub mod operation;
 mod person;
+mod quota;
 mod refusal;
 mod resource;
 mod resource_kind;
@@ -42,10 +43,7 @@ pub use currency::{
 };
 pub use decide::{Authorised, decide};
 pub use disk_limit::{DiskLimit, LIMIT_BYTES, LIMIT_REQUESTS, SetLimit};
-pub use exchange::{
-    Clearing, EXCHANGES_MAX, EXCHANGES_PER_OWNER_MAX, Exchange, ExchangeId, LEGS_MAX, LOANS_MAX,
-    Leg, OFFERS_PER_OWNER_MAX,
-};
+pub use exchange::{Clearing, EXCHANGES_MAX, Exchange, ExchangeId, LEGS_MAX, LOANS_MAX, Leg};
 pub use home::{BadPolicyKey, Funding, Home, Placement, Placements, PolicyKey};
 pub use identity::{ProcessIdentity, ThreadIdentity};
 pub use ledger::{Ledger, Misfit, Snapshot};
@@ -53,6 +51,7 @@ pub use member::{Class, Member};
 pub use offer::{BadTerms, Good, Lease, OFFER_POINTS_MAX, Offer, OfferId, Point, Terms};
 pub use operation::Intent;
 pub use person::Persons;
+pub use quota::{Part, Quota};
 pub use refusal::{Refusal, RefusalKind};
 pub use resource::{
     BadKindName, INSTANCE_LEN_MAX, KIND_LEN_MAX, KindName, Resource, UnknownResource,
@@ -73,11 +72,6 @@ pub const BACKERS_MAX: usize = 64;
 pub const TRANSFERS_MAX: usize = 256;
 /// The most grants that one currency may have.
 pub const GRANTS_MAX: usize = 64;
-/// The most pure currencies and jobs that one ordinary uid may own, so that nobody fills the
-/// ledger.
-pub const CURRENCIES_PER_OWNER_MAX: usize = 4096;
-/// The most that all ordinary persons may own together.
-pub const CURRENCIES_IN_ALL_MAX: usize = 1 << 17;
 /// The most disks on which one currency may have limits.
 pub const LIMITS_MAX: usize = 16;
 /// The longest name of a currency, in bytes.

@@ -1,10 +1,9 @@
 //! Why an operation was refused, in words for the person who asked.
 
 use crate::{
-    AMOUNT_MAX, BACKERS_MAX, BadTerms, CURRENCIES_IN_ALL_MAX, CURRENCIES_PER_OWNER_MAX, CurrencyId,
-    DEPTH_MAX, EXCHANGES_PER_OWNER_MAX, ExchangeId, GRANTS_MAX, Good, HARD_TOTAL, ISSUED_MAX,
-    MEMORY_KIB_MAX, Member, NAME_LEN_MAX, OFFERS_PER_OWNER_MAX, OfferId, ProcessIdentity, Resource,
-    Rights, TRANSFERS_MAX,
+    AMOUNT_MAX, BACKERS_MAX, BadTerms, CurrencyId, DEPTH_MAX, ExchangeId, GRANTS_MAX, Good,
+    HARD_TOTAL, ISSUED_MAX, MEMORY_KIB_MAX, Member, NAME_LEN_MAX, OfferId, Part, ProcessIdentity,
+    Resource, Rights, TRANSFERS_MAX,
 };
 
 /// A refusal: nothing was changed.
@@ -112,18 +111,31 @@ pub enum Refusal {
         /// The one that has it.
         currency: CurrencyId,
     },
-    /// Too many.
+    /// More than one person may have.
     #[error(
-        "uid {0} already owns {CURRENCIES_PER_OWNER_MAX} currencies, its subordinate uids' included; destroy some \
-         that fund nothing"
+        "uid {uid} already has {most} {part}, its subordinate uids' included: as many as one user may have; {}",
+        .part.remedy()
     )]
-    TooManyCurrencies(u32),
-    /// Too many currencies of all ordinary persons together.
+    QuotaOfPerson {
+        /// Whose.
+        uid: u32,
+        /// Of what.
+        part: Part,
+        /// As many as there may be.
+        most: usize,
+    },
+    /// More than all ordinary persons may have together.
     #[error(
-        "all users together own {CURRENCIES_IN_ALL_MAX} currencies, as many as there may be; only the superuser can make \
-         another until some are destroyed"
+        "all users together have {most} {part}, as many as there may be; only the superuser can add any until \
+         others {}",
+        .part.remedy()
     )]
-    TooManyInAll,
+    QuotaInAll {
+        /// Of what.
+        part: Part,
+        /// As many as there may be.
+        most: usize,
+    },
     /// Too many grants.
     #[error("currency {0} already has {GRANTS_MAX} grants; take one back first")]
     TooManyGrants(CurrencyId),
@@ -280,9 +292,6 @@ pub enum Refusal {
         /// Asked.
         asked: u64,
     },
-    /// Too many offers.
-    #[error("uid {0} already has {OFFERS_PER_OWNER_MAX} offers; cancel some")]
-    TooManyOffers(u32),
     /// Too many exchanges.
     #[error("currency {currency} already takes part in {most} exchanges of that kind; end some")]
     TooManyExchanges {
@@ -291,9 +300,6 @@ pub enum Refusal {
         /// How many it can have.
         most: usize,
     },
-    /// Too many exchanges of one user.
-    #[error("uid {0} already gives in {EXCHANGES_PER_OWNER_MAX} exchanges; end some")]
-    OwnerTrades(u32),
     /// Base has nobody to exchange with.
     #[error("base takes part in no exchange: it issues what is exchanged")]
     BaseTrades,
@@ -445,13 +451,11 @@ impl Refusal {
             | Refusal::BadExchange(_)
             | Refusal::BadClearing { .. }
             | Refusal::BadPlacement { .. } => RefusalKind::Invalid,
-            Refusal::TooManyCurrencies(_)
-            | Refusal::TooManyInAll
+            Refusal::QuotaOfPerson { .. }
+            | Refusal::QuotaInAll { .. }
             | Refusal::TooManyGrants(_)
             | Refusal::TooManyBackers(_)
             | Refusal::TooManyTransfers(_)
-            | Refusal::TooManyOffers(_)
-            | Refusal::OwnerTrades(_)
             | Refusal::TooManyExchanges { .. }
             | Refusal::IssuedTooMuch { .. }
             | Refusal::HardExhausted { .. }

@@ -1,8 +1,8 @@
 //! All exchanges and offers of a ledger, and their indexes.
 
 use crate::{
-    CurrencyId, EXCHANGES_MAX, EXCHANGES_PER_OWNER_MAX, Exchange, ExchangeId, Good, Ledger, Offer,
-    OfferId, Persons, Resource, TicketId, TicketKind,
+    CurrencyId, EXCHANGES_MAX, Exchange, ExchangeId, Good, Ledger, Offer, OfferId, Part, Resource,
+    TicketId, TicketKind,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,34 +16,16 @@ pub(crate) struct Trades {
     given: BTreeMap<(CurrencyId, Good), u64>,
     received: BTreeMap<(CurrencyId, Good), u64>,
     offers_by_party: BTreeSet<(CurrencyId, OfferId)>,
-    by_owner: BTreeMap<u32, Counts>,
     // Of a currency that is not base, the tickets that it issued whose holders give tickets of
     // the resource, or lead to one that does.
     leads: BTreeMap<(CurrencyId, Resource), BTreeSet<TicketId>>,
 }
 
-/// How much of the trade is of the currencies of one owner.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Counts {
-    offers: usize,
-    // A party of its own that gives, each: two where both are.
-    exchanges: usize,
-}
-
 impl Trades {
-    /// `owner_of` is the owner of a party, before as after.
-    pub(crate) fn set_exchange(
-        &mut self,
-        id: ExchangeId,
-        owner_of: impl Fn(CurrencyId) -> u32,
-        after: Option<Exchange>,
-    ) {
+    pub(crate) fn set_exchange(&mut self, id: ExchangeId, after: Option<Exchange>) {
         if let Some(before) = self.exchanges.remove(&id) {
             for party in before.parties() {
                 self.by_party.remove(&(party, id));
-            }
-            for giver in before.givers() {
-                self.recount(owner_of(giver), |counts| counts.exchanges -= 1);
             }
             for leg in &before.legs {
                 subtract(&mut self.given, (leg.giver, leg.good.clone()), leg.amount);
@@ -54,9 +36,6 @@ impl Trades {
             for party in after.parties() {
                 self.by_party.insert((party, id));
             }
-            for giver in after.givers() {
-                self.recount(owner_of(giver), |counts| counts.exchanges += 1);
-            }
             for leg in &after.legs {
                 *self.given.entry((leg.giver, leg.good.clone())).or_default() += leg.amount;
                 *self.received.entry((leg.receiver, leg.good.clone())).or_default() += leg.amount;
@@ -65,42 +44,13 @@ impl Trades {
         }
     }
 
-    /// `owner` is the owner of the offer's party, before as after.
-    pub(crate) fn set_offer(&mut self, id: OfferId, owner: u32, after: Option<Offer>) {
+    pub(crate) fn set_offer(&mut self, id: OfferId, after: Option<Offer>) {
         if let Some(before) = self.offers.remove(&id) {
             self.offers_by_party.remove(&(before.party, id));
-            self.recount(owner, |counts| counts.offers -= 1);
         }
         if let Some(after) = after {
             self.offers_by_party.insert((after.party, id));
-            self.recount(owner, |counts| counts.offers += 1);
             self.offers.insert(id, after);
-        }
-    }
-
-    /// A currency has been given to another user, and its offers and exchanges with it.
-    pub(crate) fn change_owner(&mut self, id: CurrencyId, before: u32, after: u32) {
-        let gives = |exchange: &ExchangeId| self.exchanges[exchange].givers().contains(&id);
-        let offers = self.offers_of(id).count();
-        let exchanges = self.exchanges_of(id).filter(gives).count();
-        if before == after || (offers, exchanges) == (0, 0) {
-            return;
-        }
-        self.recount(before, |counts| {
-            counts.offers -= offers;
-            counts.exchanges -= exchanges;
-        });
-        self.recount(after, |counts| {
-            counts.offers += offers;
-            counts.exchanges += exchanges;
-        });
-    }
-
-    fn recount(&mut self, owner: u32, change: impl FnOnce(&mut Counts)) {
-        let counts = self.by_owner.entry(owner).or_default();
-        change(counts);
-        if *counts == Counts::default() {
-            self.by_owner.remove(&owner);
         }
     }
 
@@ -115,19 +65,6 @@ impl Trades {
     pub(crate) fn offers_of(&self, id: CurrencyId) -> impl Iterator<Item = OfferId> {
         let all = (id, OfferId(0))..=(id, OfferId(u64::MAX));
         self.offers_by_party.range(all).map(|(_, offer)| *offer)
-    }
-
-    pub(crate) fn offered_by(&self, persons: &Persons, uid: u32) -> usize {
-        self.counts_of(persons, uid).map(|counts| counts.offers).sum()
-    }
-
-    /// In which a currency of the person of a uid gives, once for each of theirs.
-    pub(crate) fn given_by(&self, persons: &Persons, uid: u32) -> usize {
-        self.counts_of(persons, uid).map(|counts| counts.exchanges).sum()
-    }
-
-    fn counts_of(&self, persons: &Persons, uid: u32) -> impl Iterator<Item = &Counts> {
-        persons.uids_of(uid).flat_map(|uids| self.by_owner.range(uids)).map(|(_, counts)| counts)
     }
 
     /// Whether a currency has any part in an exchange or an offer.
@@ -223,13 +160,15 @@ impl Ledger {
         self.trades.offers_of(party).map(|id| (id, &self.trades.offers[&id]))
     }
 
-    /// Whether a currency may give in one more exchange: neither it nor its owner's have too many.
+    /// Whether a currency may give in one more exchange: neither it, its owner nor all have too many.
     pub fn may_exchange(&self, id: CurrencyId) -> bool {
         let gives = self.exchanges_of(id).filter(|(_, exchange)| !exchange.is_loan_to(id)).count();
         let owner = self.currency(id).map_or(0, |currency| currency.record.owner);
+        let quota = self.quota(Part::Exchange);
         gives < EXCHANGES_MAX
             && (self.is_superuser(owner)
-                || self.trades.given_by(self.persons(), owner) < EXCHANGES_PER_OWNER_MAX)
+                || self.owned_by(owner, Part::Exchange) < quota.per_person
+                    && self.owned_in_all(Part::Exchange) < quota.in_all)
     }
 
     /// How many base tickets of a good a currency has given away.

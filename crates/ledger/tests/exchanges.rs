@@ -7,9 +7,9 @@ use allot_ledger::operation::{
 };
 
 use allot_ledger::{
-    Authority, BASE, BadTerms, COVER_ONE, Change, Class, Clearing, CurrencyId, EXCHANGES_MAX,
-    EXCHANGES_PER_OWNER_MAX, Good, Intent, LOANS_MAX, Ledger, Leg, OFFERS_PER_OWNER_MAX, OfferId,
-    Point, Refusal, RefusalKind, Resource, Rights, Snapshot, Subject, TicketKind,
+    Authority, BASE, BadTerms, COVER_ONE, Change, Class, Clearing, CurrencyId, EXCHANGES_MAX, Good,
+    Intent, LOANS_MAX, Ledger, Leg, OfferId, Part, Point, Refusal, RefusalKind, Resource, Rights,
+    Snapshot, Subject, TicketKind,
 };
 use common::trades::*;
 use common::*;
@@ -376,11 +376,13 @@ fn only_who_may_gives_and_offers() {
 fn nobody_fills_the_ledger_or_another_s_place_in_it() {
     let mut ledger = Ledger::new(0, 0);
     let (a, b, c) = (funded(&mut ledger, 1), funded(&mut ledger, 2), funded(&mut ledger, 3));
-    for _ in 0..OFFERS_PER_OWNER_MAX {
+    let most = Part::Offer.quota().per_person;
+    for _ in 0..most {
         place_offer(&mut ledger, 1, offer(a, disk(), 1, Resource::CPU, 1));
     }
     let another = Intent::from(MakeOffer { offer: offer(a, disk(), 1, Resource::CPU, 1) });
-    assert_eq!(refusal(&mut ledger, &user(1), another.clone()), Refusal::TooManyOffers(1));
+    let full = Refusal::QuotaOfPerson { uid: 1, part: Part::Offer, most };
+    assert_eq!(refusal(&mut ledger, &user(1), another.clone()), full);
     perform(&mut ledger, &root(), another);
     // Given away, it takes no place of the former owner.
     perform(
@@ -430,7 +432,8 @@ fn many_currencies_are_not_many_places_for_exchanges() {
             until_s: None,
         })
     };
-    let pairs: Vec<_> = (0..EXCHANGES_PER_OWNER_MAX / EXCHANGES_MAX)
+    let most = Part::Exchange.quota().per_person;
+    let pairs: Vec<_> = (0..most / EXCHANGES_MAX)
         .map(|number| {
             let pair = pair(&mut ledger, number);
             for _ in 0..EXCHANGES_MAX {
@@ -442,7 +445,8 @@ fn many_currencies_are_not_many_places_for_exchanges() {
         .collect();
     let another = pair(&mut ledger, pairs.len());
     assert!(!ledger.may_exchange(another.0) && ledger.may_exchange(another.1));
-    assert_eq!(refusal(&mut ledger, &root(), swap(another)), Refusal::OwnerTrades(1));
+    let full = Refusal::QuotaOfPerson { uid: 1, part: Part::Exchange, most };
+    assert_eq!(refusal(&mut ledger, &root(), swap(another)), full);
     // One that is gone leaves its places to the others.
     let own = pairs[0].0;
     perform(&mut ledger, &root(), Intent::from(DestroyCurrency { currency: own }));

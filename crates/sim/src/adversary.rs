@@ -77,6 +77,9 @@ pub enum Broken {
         /// Who lost what.
         loss: String,
     },
+    /// A quota.
+    #[error("quotas: {0}")]
+    Quota(String),
     /// What the auditor found.
     #[error(transparent)]
     Audit(#[from] Fault),
@@ -209,6 +212,7 @@ fn run(seed: u64, moves: &[Move], audit: Audit, tally: &mut Tally) -> Result<(),
                 _ if ordinary => Some(dues(&world.ledger, &world.party(act.user))),
                 _ => None,
             };
+            let had: Vec<_> = world.uids().map(|uid| world.owned(uid)).collect();
             let count = tally.operations.entry(act.intent.name()).or_default();
             let Ok(changes) = world.perform(&act) else {
                 count.1 += 1;
@@ -225,6 +229,9 @@ fn run(seed: u64, moves: &[Move], audit: Audit, tally: &mut Tally) -> Result<(),
                     return Err(fail(broken, &acts, &world));
                 }
                 known = Some((act.user, now));
+            }
+            if let Some(beyond) = world.beyond_quota(&act, &had) {
+                return Err(fail(Broken::Quota(beyond), &acts, &world));
             }
             if let Some((user, loss)) = world.trespasser() {
                 return Err(fail(Broken::Isolation { user, loss }, &acts, &world));

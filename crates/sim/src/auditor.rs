@@ -6,8 +6,8 @@ use crate::fraction::Fraction;
 use crate::model::{Model, Values};
 use ledger::{
     AMOUNT_MAX, BACKERS_MAX, BASE, Change, Currency, CurrencyId, CurrencyKind, DEPTH_MAX, Good,
-    ISSUED_MAX, Issued, LEGS_MAX, Ledger, Member, Misfit, Resource, TRANSFER_AMOUNT, TRANSFERS_MAX,
-    TicketKind,
+    ISSUED_MAX, Issued, LEGS_MAX, Ledger, Member, Misfit, Part, Resource, TRANSFER_AMOUNT,
+    TRANSFERS_MAX, TicketKind,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use valuation::{Graph, WHOLE};
@@ -348,6 +348,7 @@ pub fn audit_books(ledger: &Ledger) -> Result<(), Fault> {
         hold!(Books, pure == Some(true), "{key} is kept by {}", home.currency);
     }
     audit_trades(ledger)?;
+    audit_quotas(ledger)?;
     audit_depth(ledger)
 }
 
@@ -397,6 +398,46 @@ fn audit_trades(ledger: &Ledger) -> Result<(), Fault> {
         hold!(Books, ledger.offers_of(id).map(|it| it.0).eq(own), "the offers of {id}");
     }
     hold!(Books, parties.is_empty() && offers.is_empty(), "somebody unknown trades");
+    Ok(())
+}
+
+/// Check that what each owner has of each part of the ledger was counted, and what all have.
+fn audit_quotas(ledger: &Ledger) -> Result<(), Fault> {
+    let owner = |id: CurrencyId| ledger.currency(id).map_or(0, |it| it.record.owner);
+    let mut parts: Vec<(u32, Part)> = Vec::new();
+    for currency in ledger.currencies() {
+        let record = &currency.record;
+        parts.extend(record.grants.iter().map(|_| (record.owner, Part::Grant)));
+        match &record.kind {
+            CurrencyKind::Client { founder, .. } if founder.process().is_some() => {}
+            CurrencyKind::Client { .. } => parts.push((record.owner, Part::Member)),
+            _ => parts.push((record.owner, Part::Currency)),
+        }
+    }
+    parts.extend(ledger.tickets().map(|(_, ticket)| (owner(ticket.holder), Part::Ticket)));
+    let joined = ledger.joined().filter(|(member, _)| member.process().is_none());
+    parts.extend(joined.map(|(_, client)| (owner(client), Part::Member)));
+    parts.extend(ledger.offers().map(|(_, offer)| (owner(offer.party), Part::Offer)));
+    let givers = ledger.exchanges().flat_map(|(_, exchange)| exchange.givers());
+    parts.extend(givers.map(|giver| (owner(giver), Part::Exchange)));
+    let mut counts: BTreeMap<(u32, Part), usize> = BTreeMap::new();
+    for (owner, part) in parts {
+        *counts.entry((owner, part)).or_default() += 1;
+    }
+    let owners: BTreeSet<u32> = counts.keys().map(|(owner, _)| *owner).collect();
+    for part in Part::ALL {
+        let count = |owner: u32| counts.get(&(owner, part)).copied().unwrap_or(0);
+        let ordinary = owners.iter().filter(|owner| !ledger.is_superuser(**owner));
+        let (sum, kept) = (ordinary.copied().map(count).sum::<usize>(), ledger.owned_in_all(part));
+        hold!(Books, sum == kept, "all have {sum} {part}, counted {kept}");
+        for owner in &owners {
+            let person = ledger.persons().of(*owner);
+            let own = owners.iter().filter(|other| ledger.persons().of(**other) == person);
+            let (sum, kept) =
+                (own.copied().map(count).sum::<usize>(), ledger.owned_by(*owner, part));
+            hold!(Books, sum == kept, "uid {owner} has {sum} {part}, counted {kept}");
+        }
+    }
     Ok(())
 }
 

@@ -7,14 +7,14 @@ mod choices;
 use crate::due::{Party, power};
 use choices::{Dice, random_funding, random_mode, random_resource};
 use ledger::operation::{
-    Adopt, CancelOffer, ChangeMode, ClientOperation, DestroyCurrency, EndExchange, Ensure, Exit,
-    Fork, JobOperation, Join, Leave, LimitDisk, MembershipOperation, Nice, Place,
+    Adopt, CancelOffer, ChangeMode, Clear, ClientOperation, DestroyCurrency, EndExchange, Ensure,
+    Exit, Fork, JobOperation, Join, Leave, LimitDisk, MembershipOperation, Nice, Place,
     PlacementOperation, ProcessOperation, Release, SetClass, SetMemory, Transfer, UserChanged,
 };
 use ledger::{
     Authority, Caller, Change, Class, CurrencyId, DiskLimit, ExchangeId, Funding, Intent, Ledger,
-    Member, NewClient, OfferId, Placement, Placements, PolicyKey, ProcessIdentity, Refusal,
-    Resource, Rights, TicketKind, decide,
+    Member, NewClient, OfferId, Part, Persons, Placement, Placements, PolicyKey, ProcessIdentity,
+    Quota, Refusal, Resource, Rights, TicketKind, decide,
 };
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -109,8 +109,13 @@ impl World {
             }
             users.push(User { uid, groups });
         }
+        let mut ledger = Ledger::new(0, 0);
+        let mut dice = Dice(Pcg64Mcg::seed_from_u64(rng.next_u64()));
+        if dice.one_in(4) {
+            set_small_quotas(&mut ledger, &mut dice);
+        }
         World {
-            ledger: Ledger::new(0, 0),
+            ledger,
             users,
             processes: BTreeMap::new(),
             invited: BTreeSet::new(),
@@ -310,6 +315,39 @@ impl World {
         })
     }
 
+    /// How much of each part of the ledger the person of a user has, and all have together.
+    pub fn owned(&self, uid: u32) -> Vec<(Part, usize, usize)> {
+        let count = |part| (part, self.ledger.owned_by(uid, part), self.ledger.owned_in_all(part));
+        Part::ALL.map(count).to_vec()
+    }
+
+    /// What an act has brought somebody beyond a quota, in words; `had` is what each user [owned](World::owned)
+    /// before. The policy's currencies and forks, which nobody asks for, may be beyond it.
+    pub fn beyond_quota(&self, act: &Act, had: &[Vec<(Part, usize, usize)>]) -> Option<String> {
+        let asked =
+            matches!(act.authority, Authority::Caller(_)) || Clear::of(&act.intent).is_some();
+        if !asked || act.user == 0 || matches!(act.intent, Intent::Placement(_)) {
+            return None;
+        }
+        let ordinary = self.users.iter().skip(1).zip(&had[1..]);
+        ordinary.flat_map(|(user, had)| had.iter().map(move |had| (user.uid, *had))).find_map(
+            |(uid, (part, own, all))| {
+                let quota = self.ledger.quota(part);
+                let now = self.ledger.owned_by(uid, part);
+                let in_all = self.ledger.owned_in_all(part);
+                let beyond = now > own.max(quota.per_person) || in_all > all.max(quota.in_all);
+                beyond.then(|| {
+                    format!("uid {uid} has {now} of {in_all} {part}, not at most {quota:?}")
+                })
+            },
+        )
+    }
+
+    /// The users, the superuser first.
+    pub fn uids(&self) -> impl Iterator<Item = u32> {
+        self.users.iter().map(|user| user.uid)
+    }
+
     /// Whose a member is.
     fn uid_of(&self, member: Member) -> Option<u32> {
         match member {
@@ -392,6 +430,17 @@ impl World {
             }
         };
         Placements { levels, process: vec![soft(Resource::CPU, 10), soft(Resource::MEMORY, 1)] }
+    }
+}
+
+/// Quotas that a sequence of moves may reach, and two uids of one person.
+fn set_small_quotas(ledger: &mut Ledger, dice: &mut Dice) {
+    for part in Part::ALL {
+        let per_person = 1 + dice.below(8);
+        ledger.set_quota(part, Quota { per_person, in_all: per_person + dice.below(8) });
+    }
+    if dice.one_in(2) {
+        ledger.set_persons(Persons::of_ranges([(2..=2, 1)]));
     }
 }
 

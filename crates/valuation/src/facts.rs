@@ -8,8 +8,8 @@
 use crate::exchanged::Goods;
 use crate::graph::{Backing, Graph};
 use ledger::{
-    AMOUNT_MAX, BASE, CURRENCIES_IN_ALL_MAX, Class, CurrencyId, HARD_TOTAL, ISSUED_MAX,
-    MEMORY_KIB_MAX, Resource, TRANSFER_AMOUNT, TicketKind,
+    AMOUNT_MAX, BASE, Class, CurrencyId, HARD_TOTAL, ISSUED_MAX, MEMORY_KIB_MAX, Part, Resource,
+    TRANSFER_AMOUNT, TicketKind,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -158,12 +158,15 @@ impl Graph {
     }
 }
 
+/// The most currencies of a graph: all that ordinary persons may own, and as many clients as Linux has processes.
+const CURRENCIES_MAX: usize = Part::Currency.quota().in_all + (1 << 22);
+
 /// Each currency's index.
 type Known = FxHashMap<CurrencyId, usize>;
 
 fn check_currencies(facts: &GraphFacts) -> Result<Known, GraphError> {
     let count = facts.currencies.len();
-    if count > CURRENCIES_IN_ALL_MAX {
+    if count > CURRENCIES_MAX {
         return Err(GraphError::TooMany(count));
     }
     if facts.memory_kib > MEMORY_KIB_MAX {

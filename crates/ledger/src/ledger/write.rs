@@ -1,10 +1,11 @@
 //! The one place that writes to a ledger, and keeps its indexes.
 
 use super::Ledger;
+use crate::quota::parts_of;
 use crate::trades::subtract;
 use crate::{
-    BASE, Change, Currency, CurrencyId, CurrencyKind, CurrencyRecord, Loan, Ticket, TicketId,
-    TicketKind,
+    BASE, Change, Currency, CurrencyId, CurrencyKind, CurrencyRecord, Exchange, Loan, Member, Part,
+    Ticket, TicketId, TicketKind,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +30,7 @@ impl Ledger {
                         self.index(id, &record);
                         self.next_currency = self.next_currency.max(id.0 + 1);
                         if let Some(before) = &before {
-                            self.trades.change_owner(id, before.owner, record.owner);
+                            self.recount(id, before.owner, record.owner);
                         }
                         match self.currencies.get_mut(&id) {
                             Some(currency) => currency.record = *record,
@@ -88,10 +89,12 @@ impl Ledger {
                 if let Some(client) = before {
                     self.by_client.remove(&(client, member));
                     self.joined.remove(&member);
+                    self.quotas.remove(self.owner_of(client), Part::Member, counted(member));
                 }
                 if let Some(client) = after {
                     self.by_client.insert((client, member));
                     self.joined.insert(member, client);
+                    self.quotas.add(self.owner_of(client), Part::Member, counted(member));
                 }
             }
             Change::Exchange { id, before, after } => {
@@ -100,9 +103,13 @@ impl Ledger {
                 let givers: BTreeSet<_> =
                     legs.map(|leg| (leg.giver, leg.good.resource.clone())).collect();
                 let led: Vec<bool> = givers.iter().map(|key| self.trades.is_lead(key)).collect();
-                let currencies = &self.currencies;
-                let owner_of = |id: CurrencyId| currencies.get(&id).map_or(0, |it| it.record.owner);
-                self.trades.set_exchange(id, owner_of, after);
+                for giver in before.iter().flat_map(Exchange::givers) {
+                    self.quotas.remove(self.owner_of(giver), Part::Exchange, 1);
+                }
+                for giver in after.iter().flat_map(Exchange::givers) {
+                    self.quotas.add(self.owner_of(giver), Part::Exchange, 1);
+                }
+                self.trades.set_exchange(id, after);
                 for (key, led) in givers.iter().zip(led) {
                     let leads = self.trades.is_lead(key);
                     if leads != led {
@@ -112,13 +119,20 @@ impl Ledger {
             }
             Change::Offer { id, before, after } => {
                 self.next_offer = self.next_offer.max(id.0 + 1);
-                let party = before.iter().chain(&after).map(|offer| offer.party).next();
-                let party = party.and_then(|party| self.currencies.get(&party));
-                let owner = party.map_or(0, |currency| currency.record.owner);
-                self.trades.set_offer(id, owner, after.map(|offer| *offer));
+                if let Some(offer) = &before {
+                    self.quotas.remove(self.owner_of(offer.party), Part::Offer, 1);
+                }
+                if let Some(offer) = &after {
+                    self.quotas.add(self.owner_of(offer.party), Part::Offer, 1);
+                }
+                self.trades.set_offer(id, after.map(|offer| *offer));
             }
             Change::Memory { after, .. } => self.memory_kib = after,
         }
+    }
+
+    fn owner_of(&self, id: CurrencyId) -> u32 {
+        self.currencies.get(&id).map_or(0, |currency| currency.record.owner)
     }
 
     fn index(&mut self, id: CurrencyId, record: &CurrencyRecord) {
@@ -135,8 +149,8 @@ impl Ledger {
                 }
             }
         }
-        if !matches!(record.kind, CurrencyKind::Client { .. }) {
-            *self.owned.entry(record.owner).or_default() += 1;
+        for (part, count) in parts_of(record) {
+            self.quotas.add(record.owner, part, count);
         }
     }
 
@@ -155,18 +169,15 @@ impl Ledger {
                 }
             }
         }
-        if !matches!(record.kind, CurrencyKind::Client { .. }) {
-            let left = self.owned.get_mut(&record.owner).expect("the owner was counted");
-            *left -= 1;
-            if *left == 0 {
-                self.owned.remove(&record.owner);
-            }
+        for (part, count) in parts_of(record) {
+            self.quotas.remove(record.owner, part, count);
         }
     }
 
     fn attach(&mut self, id: TicketId, ticket: &Ticket) {
         let holder = self.currencies.get_mut(&ticket.holder).expect("the holder exists");
         holder.backing.insert(id);
+        self.quotas.add(holder.record.owner, Part::Ticket, 1);
         let issuer = self.currencies.get_mut(&ticket.issuer).expect("the issuer exists");
         issuer.issued.insert(id);
         let totals = issuer.totals.entry(ticket.resource.clone()).or_default();
@@ -194,6 +205,7 @@ impl Ledger {
         self.lead(id, ticket, false);
         let holder = self.currencies.get_mut(&ticket.holder).expect("the holder exists");
         holder.backing.remove(&id);
+        self.quotas.remove(holder.record.owner, Part::Ticket, 1);
         let issuer = self.currencies.get_mut(&ticket.issuer).expect("the issuer exists");
         issuer.issued.remove(&id);
         let totals = issuer.totals.get_mut(&ticket.resource).expect("what was issued was counted");
@@ -207,4 +219,9 @@ impl Ledger {
             issuer.totals.remove(&ticket.resource);
         }
     }
+}
+
+/// Whether a member is counted where it joins: a process is none that somebody makes for the asking.
+fn counted(member: Member) -> usize {
+    usize::from(member.process().is_none())
 }

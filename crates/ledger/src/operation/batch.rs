@@ -3,10 +3,7 @@
 use crate::broker::Broker;
 use crate::cover::{Covers, Extra};
 use crate::exchange::bad_legs;
-use crate::{
-    CurrencyId, EXCHANGES_MAX, EXCHANGES_PER_OWNER_MAX, Exchange, Good, LOANS_MAX, Leg, Offer,
-    Refusal,
-};
+use crate::{CurrencyId, EXCHANGES_MAX, Exchange, Good, LOANS_MAX, Leg, Offer, Part, Refusal};
 use std::collections::BTreeMap;
 
 impl Broker<'_> {
@@ -31,15 +28,17 @@ impl Broker<'_> {
         }
         for giver in exchange.givers() {
             let owner = self.currency(giver)?.record.owner;
-            let count = batch
-                .of_owner
-                .entry(self.ledger.persons().of(owner))
-                .or_insert_with(|| self.ledger.trades.given_by(self.ledger.persons(), owner));
-            *count += 1;
-            if *count > EXCHANGES_PER_OWNER_MAX && !self.ledger.is_superuser(owner) {
-                return Err(Refusal::OwnerTrades(owner));
+            if self.ledger.is_superuser(owner) {
+                continue;
             }
+            let person = batch.of_person.entry(self.ledger.persons().of(owner));
+            let count = person.or_insert_with(|| self.ledger.owned_by(owner, Part::Exchange));
+            *count += 1;
+            self.within_quota(Part::Exchange, owner, *count)?;
+            batch.more_in_all += 1;
         }
+        let in_all = self.ledger.owned_in_all(Part::Exchange) + batch.more_in_all;
+        self.within_quota_in_all(Part::Exchange, in_all)?;
         for leg in legs {
             let given = batch.given.entry((leg.giver, leg.good.clone())).or_default();
             *given = given.saturating_add(leg.amount);
@@ -66,8 +65,10 @@ pub(crate) struct Batch {
     given: Extra,
     // How many exchanges a currency has, loans to it apart.
     counts: BTreeMap<(CurrencyId, bool), usize>,
-    // In how many its owner's currencies give.
-    of_owner: BTreeMap<u32, usize>,
+    // In how many a person's currencies give.
+    of_person: BTreeMap<u32, usize>,
+    // In how many more ordinary persons' currencies give.
+    more_in_all: usize,
 }
 
 /// What an offer's party gives and gets by some legs; `None` where that is something else than

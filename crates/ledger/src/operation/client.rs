@@ -41,6 +41,7 @@ impl Operation for Adopt {
         if funding.len() > BACKERS_MAX {
             return Err(Refusal::TooManyBackers(broker.ledger.fresh_currency()));
         }
+        broker.quota_of_client(client, funding.len())?;
         if broker.ledger.lift(issuer.id, None) == Lift::TooDeep {
             return Err(Refusal::TooDeep(broker.ledger.fresh_currency()));
         }

@@ -5,7 +5,7 @@ use crate::broker::Broker;
 use crate::writer::Writer;
 use crate::{
     Authority, Caller, CurrencyId, CurrencyKind, CurrencyRecord, GRANTS_MAX, Mode, NAME_LEN_MAX,
-    Refusal, Rights, Subject,
+    Part, Refusal, Rights, Subject,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ impl Operation for CreateCurrency {
             if caller.uid != owner || !in_group(caller, group) {
                 return Err(Refusal::NotSelf { owner, group });
             }
-            broker.room_for_another(owner)?;
+            broker.quota(owner, Part::Currency, 1)?;
         }
         if !is_name(name) {
             return Err(Refusal::BadName(name.clone()));
@@ -185,8 +185,11 @@ impl Operation for Grant {
         broker.owner_of(currency, "grant rights")?;
         let grants = &currency.record.grants;
         let known = grants.iter().any(|(other, _)| *other == self.subject);
-        if !known && grants.len() >= GRANTS_MAX {
-            return Err(Refusal::TooManyGrants(currency.id));
+        if !known && self.rights != Rights::NONE {
+            if grants.len() >= GRANTS_MAX {
+                return Err(Refusal::TooManyGrants(currency.id));
+            }
+            broker.quota(currency.record.owner, Part::Grant, 1)?;
         }
         match self.subject {
             Subject::Process(process) if broker.ledger.client_of(process).is_none() => {

@@ -5,8 +5,8 @@ use crate::broker::Broker;
 use crate::ledger::Lift;
 use crate::writer::Writer;
 use crate::{
-    BACKERS_MAX, BASE, Change, CurrencyId, Funding, MEMORY_KIB_MAX, Refusal, Resource, Rights,
-    TicketKind,
+    BACKERS_MAX, BASE, Change, CurrencyId, Funding, MEMORY_KIB_MAX, Part, Refusal, Resource,
+    Rights, TicketKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +57,7 @@ impl Operation for Fund {
             if broker.held_besides_transfers(holder).count() >= BACKERS_MAX {
                 return Err(Refusal::TooManyBackers(holder));
             }
+            broker.quota(to.record.owner, Part::Ticket, 1)?;
             if lift == Lift::TooDeep {
                 return Err(Refusal::TooDeep(holder));
             }

@@ -5,7 +5,7 @@ use crate::broker::Broker;
 use crate::writer::Writer;
 use crate::{
     AMOUNT_MAX, Authority, BACKERS_MAX, BASE, Class, CurrencyId, Funding, JOB_SHARE, Ledger, Loan,
-    NewClient, PolicyKey, Refusal, Resource, TicketId, TicketKind,
+    NewClient, Part, PolicyKey, Refusal, Resource, TicketId, TicketKind,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -47,8 +47,11 @@ impl Operation for Nice {
         if asked > AMOUNT_MAX {
             return Err(Refusal::AmountTooLarge(asked));
         }
-        if !broker.is_superuser() {
-            broker.room_for_another(caller.uid)?;
+        broker.quota(caller.uid, Part::Currency, 1)?;
+        // The job's own from base, and the client's from the job.
+        match broker.ledger.founded_by(&member) {
+            Some(_) => broker.quota(caller.uid, Part::Ticket, 2)?,
+            None => broker.quota_of_client(client, 2)?,
         }
         if let Some(id) = broker.ledger.founded_by(&member) {
             let others = broker.held_besides_transfers(id).filter(|t| t.resource != *resource);

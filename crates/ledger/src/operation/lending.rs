@@ -5,7 +5,7 @@ use crate::broker::Broker;
 use crate::ledger::Lift;
 use crate::writer::Writer;
 use crate::{
-    CurrencyId, Refusal, Resource, Rights, TRANSFER_AMOUNT, TRANSFERS_MAX, Ticket, TicketKind,
+    CurrencyId, Part, Refusal, Resource, Rights, TRANSFER_AMOUNT, TRANSFERS_MAX, Ticket, TicketKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +47,7 @@ impl Operation for Transfer {
         if held.filter(|(_, ticket)| ticket.kind == TicketKind::Transfer).count() >= TRANSFERS_MAX {
             return Err(Refusal::TooManyTransfers(holder));
         }
+        broker.quota(to.record.owner, Part::Ticket, 1)?;
         if lift == Lift::TooDeep {
             return Err(Refusal::TooDeep(holder));
         }

@@ -3,7 +3,7 @@
 use super::Operation;
 use crate::broker::Broker;
 use crate::writer::Writer;
-use crate::{CurrencyId, NewClient, Refusal, Rights};
+use crate::{CurrencyId, NewClient, Part, Refusal, Rights};
 use serde::{Deserialize, Serialize};
 
 family! {
@@ -34,7 +34,10 @@ impl Operation for Join {
             let what = "join the client that it founded; let it leave the one that it has joined";
             return Err(Refusal::BadMember { member, what });
         }
-        broker.owner_or(broker.client(self.client)?, Rights::ISSUE)
+        let client = broker.client(self.client)?;
+        broker.owner_or(client, Rights::ISSUE)?;
+        let comes = member.process().is_none() && broker.ledger.joined_by(&member).is_none();
+        broker.quota(client.record.owner, Part::Member, usize::from(comes))
     }
 
     fn apply(self, writer: &mut Writer<'_>) {

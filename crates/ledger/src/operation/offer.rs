@@ -3,7 +3,7 @@
 use super::Operation;
 use crate::broker::Broker;
 use crate::writer::Writer;
-use crate::{Change, OFFERS_PER_OWNER_MAX, Offer, OfferId, Refusal, Rights};
+use crate::{Change, Offer, OfferId, Part, Refusal, Rights};
 use serde::{Deserialize, Serialize};
 
 family! {
@@ -27,11 +27,7 @@ impl Operation for MakeOffer {
         let trader = broker.trader(*party)?;
         broker.owner_or(trader, Rights::CHANGE)?;
         terms.check()?;
-        let owner = trader.record.owner;
-        let offers = broker.ledger.trades.offered_by(broker.ledger.persons(), owner);
-        if !broker.is_superuser() && offers >= OFFERS_PER_OWNER_MAX {
-            return Err(Refusal::TooManyOffers(owner));
-        }
+        broker.quota(trader.record.owner, Part::Offer, 1)?;
         let (giver, asked) = (*party, terms.give_most());
         let spare = broker.ledger.spare(giver, &terms.gives);
         if asked > spare {
