@@ -1,11 +1,11 @@
 //! `allotd calibrate`: measures a disk for iocost and keeps the result. `allot calibrate` runs it.
 
-use crate::enforcement::with_causes;
 use clap::Args;
 use disk::{
     CalibrateOptions, DEFAULT_DISKS_FILE, DiskFacts, KeptDisk, KeptDisks, Load, Places, Rate, Run,
     Speed,
 };
+use enforcement::with_causes;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;

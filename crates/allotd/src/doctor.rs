@@ -1,8 +1,7 @@
 //! What this machine offers, and what allot makes of it.
 
-use crate::registrations::{resource_kinds, why_not_shared};
-use enforcer::{Registration, ResourceStatus, Settings, Survey};
-use ledger::{KindName, ResourceKind};
+use enforcement::{Prospect, Surveyed};
+use ledger::KindName;
 use observe::MachineFacts;
 use wire::{Check, Doctor, DoctorResource, Status};
 
@@ -16,24 +15,17 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Looks at the machine. Tries things out on processes of its own.
-    pub fn look(enforcers: &[Registration], settings: &Settings) -> Findings {
+    /// Adds the machine to what was found of its resources.
+    pub fn of(surveyed: Surveyed) -> Findings {
         let life = observe::watch_best().map(|(_, why)| why).map_err(|error| error.to_string());
-        let surveys: Vec<Survey> = enforcers.iter().map(|it| (it.survey)(settings)).collect();
-        let surveyed = surveys.iter().flat_map(|survey| &survey.resources);
-        let surveyed: Vec<&ResourceStatus> = surveyed.collect();
-        let mut resources = Vec::new();
-        for kind in resource_kinds(enforcers).all() {
-            let found = surveyed.iter().filter(|it| it.resource.kind() == kind.name);
-            let before = resources.len();
-            resources.extend(found.map(|it| resource_view(it)));
-            if resources.len() == before {
-                resources.push(best_of_kind(enforcers, settings, kind));
-            }
-        }
-        let checks = surveys.into_iter().flat_map(|survey| survey.checks);
+        let view = |it: Prospect| DoctorResource {
+            resource: it.resource,
+            enforcer: it.enforcer.unwrap_or_else(|| "none".to_owned()),
+            why: it.why,
+        };
+        let resources = surveyed.resources.into_iter().map(view).collect();
         let view = |it: enforcer::Check| Check { name: it.name, ok: it.ok, says: it.says };
-        let checks = checks.map(view).collect();
+        let checks = surveyed.checks.into_iter().map(view).collect();
         Findings { machine: observe::machine(), life, resources, checks }
     }
 
@@ -93,35 +85,4 @@ fn drift_check(status: &Status) -> Check {
             false => drift.join("; "),
         },
     }
-}
-
-fn resource_view(found: &ResourceStatus) -> DoctorResource {
-    DoctorResource {
-        resource: found.resource.to_string(),
-        enforcer: found.by.clone().unwrap_or_else(|| "none".to_owned()),
-        why: found.why.clone(),
-    }
-}
-
-/// The first enforcer that could serve a kind here, and why not those before it.
-fn best_of_kind(
-    enforcers: &[Registration],
-    settings: &Settings,
-    kind: &ResourceKind,
-) -> DoctorResource {
-    let mut refused = String::new();
-    for candidate in enforcers.iter().filter(|it| it.serves(kind.name)) {
-        match (candidate.available)(settings, kind.name) {
-            Ok(says) => {
-                let (resource, enforcer) = (kind.usage(), candidate.name.to_owned());
-                return DoctorResource { resource, enforcer, why: format!("{says}{refused}") };
-            }
-            Err(why) => refused.push_str(&format!("; not {}: {why}", candidate.name)),
-        }
-    }
-    let why = match refused.strip_prefix("; ") {
-        Some(refused) => refused.to_owned(),
-        None => why_not_shared(kind.name),
-    };
-    DoctorResource { resource: kind.usage(), enforcer: "none".to_owned(), why }
 }

@@ -10,7 +10,7 @@ mod clock;
 mod connection;
 mod doctor;
 mod elder;
-mod enforcement;
+mod enforcer_view;
 mod event;
 mod exchange_desk;
 mod fair_queue;
@@ -22,6 +22,7 @@ mod members;
 mod names;
 mod options;
 mod others;
+mod own_processes;
 mod people;
 mod persons;
 mod policy_file;
@@ -44,6 +45,10 @@ pub fn run(more_enforcers: &[Registration]) -> ExitCode {
     let enforcers = [registrations::ENFORCERS, more_enforcers].concat();
     match options.command {
         Some(Command::Guardian) => undo::guardian_main(&enforcement::restorers(&enforcers)),
+        Some(Command::Enforce) => {
+            start::log_to_stderr();
+            enforcement::enforce_main(&enforcers)
+        }
         Some(Command::Doctor { json }) => {
             print_doctor(&enforcers, &options, json);
             ExitCode::SUCCESS
@@ -62,7 +67,8 @@ pub fn run(more_enforcers: &[Registration]) -> ExitCode {
 fn print_doctor(enforcers: &[Registration], options: &Options, json: bool) {
     // Nothing is started or recorded: neither path is used.
     let settings = options.settings(Default::default(), Default::default(), 0);
-    let report = doctor::Findings::look(enforcers, &settings).report(None);
+    let report =
+        doctor::Findings::of(enforcement::Surveyed::look(enforcers, &settings)).report(None);
     if json {
         println!("{}", serde_json::to_string_pretty(&report).expect("a report is JSON"));
         return;

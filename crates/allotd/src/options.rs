@@ -1,9 +1,9 @@
 //! The command line of allotd.
 
-use crate::enforcement::Choice;
 use crate::registrations::ENFORCERS;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Parser, Subcommand, ValueEnum};
+use enforcement::Choice;
 use enforcer::{CpuSettings, HoldMethod, MemorySettings, Settings};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -111,6 +111,9 @@ pub enum Command {
     /// Restore processes when allotd dies; started by allotd itself
     #[command(hide = true)]
     Guardian,
+    /// Enforce what the parent asks for; started by allotd itself
+    #[command(hide = true)]
+    Enforce,
 }
 
 /// The names that `--enforcer` takes, with what each is.

@@ -58,12 +58,12 @@ impl Others {
     }
 
     /// All of them, with those that compete for what is enforced.
-    pub fn with_active(&self, enforced: Vec<ResourceStatus>) -> Vec<Graph> {
+    pub fn with_active(&self, enforced: &[ResourceStatus]) -> Vec<Graph> {
         let mut graphs = self.0.clone();
         for ResourceStatus { resource, active, .. } in enforced {
-            let Some(graph) = graphs.get_mut(&resource) else { continue };
+            let Some(graph) = graphs.get_mut(resource) else { continue };
             for client in active {
-                graph.set_active(client, true);
+                graph.set_active(*client, true);
             }
         }
         graphs.into_values().collect()

@@ -1,5 +1,6 @@
 //! Processes as a request or an event names them, looked at.
 
+use crate::own_processes;
 use ledger::{Member, NewClient, ProcessIdentity};
 use observe::{ProcessError, ProcessHandle};
 use wire::{ApiError, ErrorCode};
@@ -34,13 +35,10 @@ impl ResolvedProcess {
 pub fn look(handle: &ProcessHandle) -> Result<ResolvedProcess, ProcessError> {
     let facts = handle.facts()?;
     let (process, uid, gid) = (handle.identity(), facts.real_uid, facts.real_gid);
-    let own = std::process::id();
     let spared = match process.pid {
         _ if facts.is_kernel_thread => Some("a thread of the kernel"),
         1 => Some("init"),
-        pid if pid == own => Some("allotd itself"),
-        _ if facts.parent_pid == own => Some("the guardian of allotd"),
-        _ => None,
+        pid => own_processes::which(pid, facts.parent_pid),
     };
     Ok(ResolvedProcess {
         client: NewClient::process(process, uid, gid),

@@ -5,18 +5,20 @@ use crate::audit::Audit;
 use crate::clock::unix_ms;
 use crate::doctor::Findings;
 use crate::elder::Elder;
-use crate::enforcement::{Enforcement, EnforcementError, with_causes};
 use crate::fair_queue::FairQueue;
 use crate::instances::why_missing;
 use crate::keeper::{Keeper, Request};
 use crate::listener::{Gate, GateError};
 use crate::lives::Lives;
 use crate::options::{Options, OthersName};
+use crate::own_processes;
 use crate::persons;
 use crate::policy_file::{FundingPolicy, PolicyFileError};
 use crate::reader::{Read, Reader};
-use crate::registrations::resource_kinds;
 use crate::server::{Shared, serve};
+use enforcement::{
+    Enforcement, EnforcementError, EnforcingProcess, Task, resource_kinds, with_causes,
+};
 use enforcer::Registration;
 use journal::{Journal, JournalError};
 use ledger::{Ledger, Persons, ResourceKinds};
@@ -26,7 +28,7 @@ use std::io::{self, IsTerminal};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -74,6 +76,9 @@ pub enum StartError {
         with_causes(.0)
     )]
     Enforcer(#[from] EnforcementError),
+    /// The enforcing process ended without being told to; a guardian gave everything back.
+    #[error("the enforcing process has ended; what it had changed is given back")]
+    Enforcing,
     /// The thread that keeps the ledger panicked; everything was given back.
     #[error("allotd ends for a mistake of its own, reported above")]
     Keeper,
@@ -93,7 +98,7 @@ fn shows_colours() -> bool {
 }
 
 /// Logs to standard error: what `$ALLOT_LOG` asks for, as in `debug` or `info,allotd=trace`; else `info`.
-fn log_to_stderr() {
+pub fn log_to_stderr() {
     let asked = std::env::var("ALLOT_LOG").ok().and_then(|text| text.parse().ok());
     let levels = asked.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
     let lines = tracing_subscriber::fmt::layer()
@@ -151,9 +156,10 @@ async fn serve_until_told(
     // First the socket: another allotd that listens there is a clear reason to end, and its
     // registry is left alone.
     let gate = Gate::open(&places.socket, options.user.then_some(uid), persons.clone())?;
-    let (findings, enforcement) = enforce(&options, &places, enforcers, policy.as_ref())?;
+    let (findings, enforcement, enforcing) = enforce(&options, &places, policy.as_ref())?;
     let kinds = resource_kinds(enforcers);
-    let parts = Parts { uid, places, policy, persons, state, findings, enforcement, kinds };
+    let parts =
+        Parts { uid, places, policy, persons, state, findings, enforcement, enforcing, kinds };
     parts.start(&options)?.serve(gate, told).await
 }
 
@@ -189,24 +195,24 @@ impl Places {
 fn enforce(
     options: &Options,
     places: &Places,
-    enforcers: &[Registration],
     policy: Option<&FundingPolicy>,
-) -> Result<(Arc<Findings>, Enforcement), StartError> {
+) -> Result<(Arc<Findings>, Enforcement, EnforcingProcess), StartError> {
     let program =
         std::env::current_exe().map_err(system("find its own program, to start the guardian"))?;
-    let settings =
-        options.settings(program, places.registry(), options.seed.unwrap_or_else(a_seed));
-    // Before our own scheduler is there, which would be found to be in the way.
-    let findings = Arc::new(Findings::look(enforcers, &settings));
+    let seed = options.seed.unwrap_or_else(a_seed);
+    let settings = options.settings(program.clone(), places.registry(), seed);
     let shares_others = options.others == OthersName::Auto;
-    let enforcement = Enforcement::start(enforcers, settings, &options.choice(), shares_others)?;
+    let task = Task { settings, choice: options.choice(), shares_others };
+    let (mut enforcement, enforcing, surveyed) = Enforcement::begin(&program, task)?;
+    enforcement.start()?;
+    let findings = Arc::new(Findings::of(surveyed));
     for resource in policy.into_iter().flat_map(FundingPolicy::resources) {
         let why = why_missing(&resource).or_else(|| enforcement.without_effect(&resource));
         if let Some(why) = why {
             tracing::warn!("what the funding policy says of {resource} has no effect: {why}");
         }
     }
-    Ok((findings, enforcement))
+    Ok((findings, enforcement, enforcing))
 }
 
 /// The parts of allotd, before its threads run.
@@ -218,13 +224,15 @@ struct Parts {
     state: State,
     findings: Arc<Findings>,
     enforcement: Enforcement,
+    enforcing: EnforcingProcess,
     kinds: ResourceKinds,
 }
 
 impl Parts {
     /// Starts the threads that keep, answer and watch.
     fn start(self, options: &Options) -> Result<Running, StartError> {
-        let Parts { uid, places, policy, persons, state, findings, enforcement, kinds } = self;
+        let Parts { uid, places, policy, persons, state, findings, enforcement, enforcing, kinds } =
+            self;
         let State { journal, ledger, sequence, watched_until_ticks } = state;
         // Watch before the first look at the processes, so that none is missed.
         let (lives, life_source) = match observe::watch_best() {
@@ -272,6 +280,18 @@ impl Parts {
                 keeper.run(&requests);
             }
         })?;
+        own_processes::tell_enforcing(enforcing.pid());
+        let is_abandoned = Arc::new(AtomicBool::new(false));
+        spawn("allot-watch", {
+            let (requests, is_abandoned) = (Arc::clone(&requests), Arc::clone(&is_abandoned));
+            move || {
+                if let Some(how) = enforcing.wait() {
+                    tracing::error!("the enforcing process has ended: {how}");
+                    is_abandoned.store(true, Ordering::SeqCst);
+                    let _ = requests.push_urgent(Request::Stop);
+                }
+            }
+        })?;
         spawn("allot-reader", move || reader.run())?;
         if let Some(lives) = lives {
             let (requests, ending) = (requests.clone(), ending.clone());
@@ -290,7 +310,7 @@ impl Parts {
             ending,
             audit_dir,
         };
-        Ok(Running { keeping, end, shared })
+        Ok(Running { keeping, is_abandoned, end, shared })
     }
 }
 
@@ -321,6 +341,8 @@ fn first_status(
 /// allotd, its threads running.
 struct Running {
     keeping: JoinHandle<()>,
+    /// Whether the enforcing process ended without being told to.
+    is_abandoned: Arc<AtomicBool>,
     /// Says that everything ends.
     end: watch::Sender<bool>,
     shared: Shared,
@@ -329,7 +351,7 @@ struct Running {
 impl Running {
     /// Answers at the gate until a signal or the keeper's end; then ends the threads, the keeper in order.
     async fn serve(self, gate: Gate, told: Told) -> Result<(), StartError> {
-        let Running { keeping, end, shared } = self;
+        let Running { keeping, is_abandoned, end, shared } = self;
         let (requests, reads) = (Arc::clone(&shared.keeper), Arc::clone(&shared.reader));
         let mut serving = std::pin::pin!(serve(gate, shared));
         let mut ended = end.subscribe();
@@ -350,6 +372,9 @@ impl Running {
         }
         if !matches!(kept, Ok(Ok(()))) {
             return Err(StartError::Keeper);
+        }
+        if is_abandoned.load(Ordering::SeqCst) {
+            return Err(StartError::Enforcing);
         }
         match served {
             Some(Err(cause)) => Err(StartError::System { what: "serve its socket", cause }),

@@ -3,8 +3,8 @@
 mod common;
 
 use common::{
-    Daemon, NO_SERVICES, SOMEBODY, SOMEBODY_ELSE, Worker, client_of, may_switch_users,
-    scheduling_of, state_of, wait_for,
+    Daemon, NO_SERVICES, SOMEBODY, SOMEBODY_ELSE, Worker, client_of, enforcing_process, guardian,
+    may_switch_users, scheduling_of, state_of, wait_for,
 };
 use std::io::{Read, Write};
 use std::os::unix::fs::{lchown, symlink};
@@ -27,23 +27,19 @@ fn adopt(pid: u32) -> Operation {
     Operation::Adopt { pid: Some(pid), start_time_ticks: None, from: None, funding: None }
 }
 
-fn children_of(pid: u32) -> Vec<u32> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
-    let read = |task: std::io::Result<std::fs::DirEntry>| {
-        std::fs::read_to_string(task.expect("a task").path().join("children")).unwrap_or_default()
-    };
-    let text: String = tasks.map(read).collect();
-    text.split_whitespace().filter_map(|child| child.parse().ok()).collect()
-}
-
 #[test]
 fn nobody_manages_allotd_its_guardian_init_or_the_kernel() {
     let daemon = Daemon::private(&[]);
     let client = daemon.client();
-    let guardian = children_of(daemon.pid());
-    assert_eq!(guardian.len(), 1, "{guardian:?}");
+    let (enforcing, guardian) = (enforcing_process(daemon.pid()), guardian(daemon.pid()));
     let nice = |pid| Operation::Nice { pid: Some(pid), resource: None, amount: 1 };
-    for (pid, what) in [(daemon.pid(), "allotd itself"), (guardian[0], "guardian"), (1, "init")] {
+    let ours = [
+        (daemon.pid(), "allotd itself"),
+        (enforcing, "a process of allotd"),
+        (guardian, "the guardian"),
+        (1, "init"),
+    ];
+    for (pid, what) in ours {
         for operation in [adopt(pid), nice(pid)] {
             let error = client.operate(operation).expect_err(what).to_string();
             assert!(error.contains(what), "{error}");
@@ -83,8 +79,8 @@ fn an_allotd_that_is_started_in_a_managed_shell_does_not_manage_itself() {
     let ledger = client.ledger().expect("alive");
     assert!(client_of(&ledger, shell.pid()).is_some(), "the shell stays a client");
     assert!(client_of(&ledger, pid).is_none(), "allotd manages itself");
-    for guardian in children_of(pid) {
-        assert!(client_of(&ledger, guardian).is_none(), "allotd manages its guardian");
+    for part in [enforcing_process(pid), guardian(pid)] {
+        assert!(client_of(&ledger, part).is_none(), "allotd manages a part of itself");
     }
 }
 
@@ -96,7 +92,7 @@ fn a_log_that_nobody_reads_ends_nothing() {
     drop(child.stderr.take());
     let client = daemon.client();
     wait_for("allotd", || client.status().is_ok_and(|status| status.pid == child.id()));
-    let guardian = children_of(child.id())[0];
+    let guardian = guardian(child.id());
     let worker = Worker::busy();
     client.operate(adopt(worker.pid())).expect("adopted");
     // That its guardian dies is worth a warning.

@@ -3,8 +3,8 @@
 mod common;
 
 use common::{
-    Daemon, NO_SERVICES, Worker, backing, client_of, may_switch_users, scheduling_of, state_of,
-    two_users, wait_for,
+    Daemon, NO_SERVICES, Worker, backing, children_of, client_of, may_switch_users, scheduling_of,
+    state_of, two_users, wait_for,
 };
 use wire::{Amount, CurrencyKind, Operation, TicketKind};
 
@@ -12,12 +12,6 @@ fn adopt(pid: u32, tickets: u64) -> Operation {
     let amount = Amount { resource: "cpu".to_owned(), kind: TicketKind::Soft, amount: tickets };
     let funding = Some(vec![amount]);
     Operation::Adopt { pid: Some(pid), start_time_ticks: None, from: None, funding }
-}
-
-fn children_of(pid: u32) -> Vec<u32> {
-    let path = format!("/proc/{pid}/task/{pid}/children");
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.split_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
 #[test]

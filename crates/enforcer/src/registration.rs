@@ -2,6 +2,7 @@
 
 use crate::{EnforceError, Enforcer, ResourceStatus, Settings};
 use ledger::{KindName, ResourceKind};
+use serde::{Deserialize, Serialize};
 use undo::Restorer;
 
 /// Starts an enforcer with settings, to serve these kinds.
@@ -49,7 +50,7 @@ pub struct Survey {
 }
 
 /// One thing that was tried out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
     /// What was tried.
     pub name: String,

@@ -3,12 +3,13 @@
 use crate::HoldMethod;
 use ledger::KindName;
 use policy::{PolicyName, ReclaimName};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// The settings that enforcers are started with, as the daemon's options give them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Settings {
     /// Whether the daemon is private: it shares what it is given, and has no rights over others.
     pub is_private: bool,
@@ -29,7 +30,7 @@ pub struct Settings {
 }
 
 /// How the CPU is shared.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CpuSettings {
     /// The algorithm that chooses who is next.
     pub algorithm: PolicyName,
@@ -44,7 +45,7 @@ pub struct CpuSettings {
 }
 
 /// How memory is shared.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MemorySettings {
     /// The policy that chooses who loses memory; `None` leaves that to the kernel.
     pub policy: Option<ReclaimName>,

@@ -7,6 +7,7 @@
 //!    was chosen is the caller's to say, at most [`Holder::excess_bytes`].
 //! 3. **Chosen anew each time**: one choice takes little, and what is held is told again before the next.
 
+use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
 use crate::{FaultShare, InverseLottery, MAX_WEIGHT, MinFunding};
@@ -86,7 +87,8 @@ pub(crate) fn eligible(holders: &[Holder]) -> impl Iterator<Item = (usize, &Hold
 }
 
 /// The memory policies that [`build`] can make.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ReclaimName {
     /// [`InverseLottery`]
     InverseLottery,

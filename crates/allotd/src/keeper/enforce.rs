@@ -2,10 +2,10 @@
 
 use super::state::Running;
 use crate::clock::unix_ms;
+use enforcement::message::Algorithm;
 use ledger::{Caller, CurrencyId, Member};
 use policy::PolicyName;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use wire::{ApiError, ErrorCode, Event, EventKind, PolicyView};
 
 impl Running {
@@ -36,10 +36,21 @@ impl Running {
             true => enforcer::PlannedLimit::all(ledger),
             false => Vec::new(),
         };
-        let plan = Arc::new(enforcer::Plan { generation, graphs, clients, limits });
-        if let Err(error) = self.keeper.enforcement.apply(&plan) {
-            self.report(format!("plan {} cannot be enforced: {error}", self.generation));
+        self.keeper.enforcement.apply(enforcer::Plan { generation, graphs, clients, limits });
+        self.tell_refusals();
+    }
+
+    /// Tells of plans that could not be enforced.
+    pub(super) fn tell_refusals(&mut self) {
+        for refusal in self.keeper.enforcement.take_refusals() {
+            self.report(refusal);
         }
+    }
+
+    /// The algorithm that chooses who is next, and by whose hand.
+    pub(super) fn policy(&self) -> PolicyView {
+        let Algorithm { name, enforcer } = self.keeper.enforcement.algorithm();
+        PolicyView { policy: name.to_string(), enforcer }
     }
 
     /// The uids that a client's processes and threads have as the ledger knows it.
@@ -65,7 +76,7 @@ impl Running {
         policy: PolicyName,
     ) -> Result<PolicyView, ApiError> {
         self.must_rule(caller, "change the policy")?;
-        let before = self.keeper.enforcement.policy().policy;
+        let before = self.policy().policy;
         self.keeper
             .enforcement
             .set_algorithm(policy)
@@ -84,7 +95,7 @@ impl Running {
             });
             self.report(text);
         }
-        Ok(self.keeper.enforcement.policy())
+        Ok(self.policy())
     }
 
     /// Refuses what concerns everybody, except to the superuser and the owner of a private allotd.
@@ -100,7 +111,8 @@ impl Running {
     /// In the graph of the CPU.
     pub(super) fn see_who_competes(&mut self) {
         self.keeper.enforcement.look();
-        let active: BTreeSet<CurrencyId> = self.keeper.enforcement.active().into_iter().collect();
+        let seen = self.keeper.enforcement.seen();
+        let active: BTreeSet<CurrencyId> = seen.active.iter().copied().collect();
         for (_, id) in self.keeper.ledger.clients() {
             self.cpu.set_active(id, active.contains(&id));
         }

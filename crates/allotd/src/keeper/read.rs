@@ -3,6 +3,7 @@
 use super::request::{EVENTS_PAGE, Request};
 use super::state::Running;
 use crate::api_error::not_durable;
+use crate::enforcer_view::{cpu_view, others_view, sample_view};
 use crate::event::event;
 use crate::members::member_name;
 use ledger::{Caller, CurrencyId};
@@ -16,7 +17,7 @@ impl Running {
             Request::Snapshot(reply) => drop(reply.send(Box::new(self.snapshot()))),
             Request::Sample(reply) => drop(reply.send(self.sample())),
             Request::Events(after, reply) => drop(reply.send(self.events_after(after))),
-            Request::Policy(reply) => drop(reply.send(self.keeper.enforcement.policy())),
+            Request::Policy(reply) => drop(reply.send(self.policy())),
             Request::SetPolicy { caller, policy, reply } => {
                 drop(reply.send(self.set_policy(&caller, policy)));
             }
@@ -35,13 +36,14 @@ impl Running {
         status.tickets = ledger.tickets().count() as u64;
         status.clients = ledger.clients().count() as u64;
         self.keeper.enforcement.look();
-        status.cpu = self.keeper.enforcement.view();
-        status.others = self.keeper.enforcement.others_view();
+        let seen = self.keeper.enforcement.seen();
+        status.cpu = cpu_view(&seen.cpu);
+        status.others = others_view(&seen.others);
         status
     }
 
     fn sample(&mut self) -> Sample {
-        let mut sample = self.keeper.enforcement.sample_view();
+        let mut sample = sample_view(&self.keeper.enforcement.measure());
         for client in &mut sample.clients {
             let currency = self.keeper.ledger.currency(CurrencyId(client.id));
             if let Some(founder) = currency.and_then(|currency| currency.founder()) {

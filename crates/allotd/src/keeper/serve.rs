@@ -10,6 +10,7 @@ use crate::fair_queue::FairQueue;
 use crate::members::{self, Cgroups, Commands};
 use crate::names::Names;
 use crate::others::Others;
+use enforcement::message::LookedAfter;
 use ledger::operation::{Ensure, Exit, SetMemory};
 use ledger::{Authority, Intent, JoinedAs, Resource};
 use std::collections::BTreeSet;
@@ -166,14 +167,13 @@ impl Running {
             self.finish(round);
             self.cgroups.retain(&self.keeper.ledger);
         }
-        let replaced = self.keeper.enforcement.replace_those_that_gave_up();
+        let LookedAfter { replaced, drift } = self.keeper.enforcement.look_after();
+        self.tell_refusals();
         if !replaced.is_empty() {
             replaced.into_iter().for_each(|what| self.report(what));
             self.enforce();
         }
-        for drift in self.keeper.enforcement.new_drift() {
-            self.report(drift);
-        }
+        drift.into_iter().for_each(|what| self.report(what));
     }
 
     /// Lets everything go while the machine's allotd does the same work, and takes it up again after.

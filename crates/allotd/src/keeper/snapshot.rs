@@ -29,7 +29,7 @@ impl Running {
         Snapshot {
             ledger: self.keeper.ledger.clone(),
             cpu: self.cpu.clone(),
-            others: self.others.with_active(self.keeper.enforcement.others()),
+            others: self.others.with_active(&self.keeper.enforcement.seen().others),
             commands: self.commands.clone(),
             cgroups: self.cgroups.clone(),
             prices: self.desk.prices().clone(),

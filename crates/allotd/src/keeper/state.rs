@@ -4,13 +4,13 @@ use super::request::Reply;
 use super::written::Written;
 use crate::audit::Audit;
 use crate::elder::Elder;
-use crate::enforcement::Enforcement;
 use crate::exchange_desk::ExchangeDesk;
 use crate::lives::Lives;
 use crate::members::{Cgroups, Commands};
 use crate::names::Names;
 use crate::others::Others;
 use crate::policy_file::FundingPolicy;
+use enforcement::Enforcement;
 use journal::{Entry, Journal};
 use ledger::{
     CurrencyId, ExchangeId, JoinedAs, Ledger, Member, OfferId, ProcessIdentity, ResourceKinds,

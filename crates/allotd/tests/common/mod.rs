@@ -257,6 +257,33 @@ impl Drop for Worker {
     }
 }
 
+/// The processes that a process has made.
+pub fn children_of(pid: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let read = |task: std::fs::DirEntry| {
+        std::fs::read_to_string(task.path().join("children")).unwrap_or_default()
+    };
+    let text: String = tasks.map(read).collect();
+    text.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+}
+
+fn child_named(parent: u32, name: &str) -> u32 {
+    let is_it = |pid: &u32| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|it| it.trim() == name)
+    };
+    children_of(parent).into_iter().find(is_it).unwrap_or_else(|| panic!("{parent} has no {name}"))
+}
+
+/// The enforcing process of an allotd.
+pub fn enforcing_process(allotd: u32) -> u32 {
+    child_named(allotd, "allot-enforce")
+}
+
+/// The guardian of an allotd.
+pub fn guardian(allotd: u32) -> u32 {
+    child_named(enforcing_process(allotd), "allot-guardian")
+}
+
 /// The state letter of a process, `R`, `S`, `T`, …
 pub fn state_of(pid: u32) -> char {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! The standing of a kind of resource: the enforcer that serves it, and why not a better one.
 
-use crate::registrations::why_not_shared;
+use crate::kinds::why_not_shared;
 use enforcer::{Registration, Settings};
 use ledger::KindName;
 use std::time::{Duration, Instant};

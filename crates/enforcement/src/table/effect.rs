@@ -1,10 +1,10 @@
 //! Whether tickets of a resource take effect here, before anybody has any.
 
-use super::Enforcement;
-use crate::registrations::why_not_shared;
+use super::Table;
+use crate::kinds::why_not_shared;
 use ledger::{KindName, Resource};
 
-impl Enforcement {
+impl Table {
     /// Why tickets of a resource are kept without effect, and what would help; `None` where they take
     /// effect.
     pub fn without_effect(&self, resource: &Resource) -> Option<String> {

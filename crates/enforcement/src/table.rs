@@ -1,4 +1,4 @@
-//! Enforcement: the table *resource → enforcer*, filled from [`registrations`](crate::registrations).
+//! The table *resource → enforcer*, filled from registrations.
 //!
 //! Choosing the best available enforcer, taking the next when it gives up, drift, status, samples and undo are the same
 //! code for all kinds of resources. The CPU is shared from the start; another kind from the first plan that has
@@ -7,40 +7,23 @@
 //! One enforcer may serve several kinds (cgroup v2: one tree for the CPU, memory and disks); it is started once, with
 //! all the kinds that it is to serve.
 
-mod drift;
 mod effect;
-mod standing;
-mod view;
+mod seen;
 
-use crate::registrations::{resource_kinds, why_not_shared};
-use drift::ShownDrift;
-use enforcer::{
-    ClientState, CpuSample, EnforceError, Enforcer, Plan, Registration, ResourceSample,
-    ResourceStatus, Settings, Status, Trace,
-};
+use crate::drift::ShownDrift;
+use crate::kinds::resource_kinds;
+use crate::message::Choice;
+use crate::standing::Standing;
+use enforcer::{EnforceError, Enforcer, Plan, Registration, Settings, Status, Trace};
 use identity::ProcessIdentity;
-use ledger::{CurrencyId, KindName, Resource};
+use ledger::{KindName, Resource};
 use policy::PolicyName;
-use standing::Standing;
 use std::sync::Arc;
 use undo::{Restorer, Restorers};
 
-pub use view::with_causes;
-
-/// The choice of who enforces.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Choice {
-    /// Nobody: the ledger is kept and nothing is touched.
-    Nobody,
-    /// The best that there is.
-    Best,
-    /// This one for the CPU, by its name.
-    Named(String),
-}
-
 /// Why nobody enforces.
 #[derive(Debug, thiserror::Error)]
-pub enum EnforcementError {
+pub enum TableError {
     /// The enforcer that was asked for cannot begin.
     #[error(transparent)]
     Enforce(#[from] EnforceError),
@@ -69,7 +52,7 @@ struct Running {
 }
 
 /// The table.
-pub struct Enforcement {
+pub struct Table {
     settings: Settings,
     is_on: bool,
     /// Whether kinds besides the CPU are shared.
@@ -85,11 +68,11 @@ pub struct Enforcement {
     /// Resources besides the CPU of the last plan.
     planned: Vec<Resource>,
     generation: u64,
-    /// The enforcers' statuses, as of the last [look](Enforcement::look).
+    /// The enforcers' statuses, as of the last [look](Table::look).
     statuses: Vec<Status>,
 }
 
-impl Enforcement {
+impl Table {
     /// Restores what earlier ones left, and starts the CPU's enforcer.
     ///
     /// # Errors
@@ -99,12 +82,12 @@ impl Enforcement {
         settings: Settings,
         choice: &Choice,
         shares_others: bool,
-    ) -> Result<Enforcement, EnforcementError> {
+    ) -> Result<Table, TableError> {
         let kinds = resource_kinds(enforcers);
         let standings = kinds
             .names()
             .map(|kind| Standing::new(kind, candidates(enforcers, kind, settings.is_private)));
-        let mut enforcement = Enforcement {
+        let mut table = Table {
             standings: standings.collect(),
             settings,
             is_on: *choice != Choice::Nobody,
@@ -119,14 +102,14 @@ impl Enforcement {
         };
         // Whoever comes restores what was left, whichever enforcer that was.
         for registration in enforcers {
-            enforcement.restore_leftovers(registration, &restorers(enforcers));
+            table.restore_leftovers(registration, &restorers(enforcers));
         }
         match choice {
             Choice::Nobody => {}
-            Choice::Best => enforcement.start_cpu()?,
-            Choice::Named(name) => enforcement.start_named(enforcers, name)?,
+            Choice::Best => table.start_cpu()?,
+            Choice::Named(name) => table.start_named(enforcers, name)?,
         }
-        Ok(enforcement)
+        Ok(table)
     }
 
     /// Gives back what an allotd and its guardian, both killed, have left.
@@ -145,26 +128,22 @@ impl Enforcement {
         }
     }
 
-    fn start_cpu(&mut self) -> Result<(), EnforcementError> {
+    fn start_cpu(&mut self) -> Result<(), TableError> {
         if self.take_best(KindName::CPU) {
             return Ok(());
         }
-        Err(EnforcementError::Unavailable(self.standing(KindName::CPU).why_not()))
+        Err(TableError::Unavailable(self.standing(KindName::CPU).why_not()))
     }
 
-    fn start_named(
-        &mut self,
-        enforcers: &[Registration],
-        name: &str,
-    ) -> Result<(), EnforcementError> {
+    fn start_named(&mut self, enforcers: &[Registration], name: &str) -> Result<(), TableError> {
         let of_cpu = || enforcers.iter().filter(|it| it.serves(KindName::CPU));
         let Some(asked) = of_cpu().find(|it| it.name == name) else {
             let known: Vec<&str> = of_cpu().map(|it| it.name).collect();
             let (name, known) = (name.to_owned(), known.join(", "));
-            return Err(EnforcementError::Unknown { name, known });
+            return Err(TableError::Unknown { name, known });
         };
         if self.settings.is_private && !asked.serves_private {
-            return Err(EnforcementError::NotPrivate(asked.name));
+            return Err(TableError::NotPrivate(asked.name));
         }
         self.launch(asked, KindName::CPU)?;
         // Should it give up, those that are worse come after it.
@@ -303,11 +282,6 @@ impl Enforcement {
         all.into_iter().find_map(|(place, it)| Some((place, it.enforcer.gave_up()?)))
     }
 
-    /// Whether anybody enforces anything.
-    pub fn is_on(&self) -> bool {
-        self.is_on
-    }
-
     /// Whether all threads of the machine are scheduled, the kernel's own too.
     pub fn covers_everybody(&self) -> bool {
         self.running.iter().any(|it| it.enforcer.covers_everybody())
@@ -371,42 +345,6 @@ impl Enforcement {
         });
     }
 
-    /// How every resource of the last plan besides the CPU is enforced, and who competes for it.
-    pub fn others(&self) -> Vec<ResourceStatus> {
-        let enforced = || self.statuses.iter().flat_map(|status| &status.resources);
-        let mut all = Vec::new();
-        for resource in &self.planned {
-            let found = enforced().find(|it| it.resource == *resource).cloned();
-            all.push(found.unwrap_or_else(|| ResourceStatus {
-                resource: resource.clone(),
-                by: None,
-                why: self.why_not(resource.kind()),
-                active: Vec::new(),
-            }));
-        }
-        all
-    }
-
-    /// Why nobody serves a kind. A ledger may have tickets of one that an enforcer registered in another program.
-    fn why_not(&self, kind: KindName) -> String {
-        let standing = self.standings.iter().find(|it| it.kind == kind);
-        standing.map_or_else(|| why_not_shared(kind), Standing::why_not)
-    }
-
-    /// Asks every enforcer what is really set; keeps what drifted. What is shown is as of the last look.
-    pub fn look(&mut self) {
-        self.statuses.clear();
-        for it in &mut self.running {
-            match it.enforcer.status() {
-                Ok(status) => {
-                    self.drift.extend(&status.drift);
-                    self.statuses.push(status);
-                }
-                Err(error) => self.drift.push(error.to_string()),
-            }
-        }
-    }
-
     fn of_cpu(&mut self) -> Option<&mut Running> {
         let name = self.standing(KindName::CPU).serving()?.name;
         self.running.iter_mut().find(|it| it.registration.name == name)
@@ -448,36 +386,9 @@ impl Enforcement {
         }
     }
 
-    /// The clients that compete for the CPU now.
-    pub fn active(&self) -> Vec<CurrencyId> {
-        let competes = |state| matches!(state, ClientState::Running | ClientState::Waiting);
-        let clients = self.cpu_status().map_or(&[][..], |status| &status.clients);
-        clients.iter().filter(|it| competes(it.state)).map(|it| it.id).collect()
-    }
-
-    fn cpu_status(&self) -> Option<&Status> {
-        self.statuses.iter().find(|status| status.cpu.is_some())
-    }
-
-    /// Returns what drifted since this was asked last, in words.
-    pub fn new_drift(&mut self) -> Vec<String> {
-        self.look();
-        self.drift.take_new()
-    }
-
-    /// Measures the CPU, and other resources in their own units.
-    pub fn sample(&mut self) -> (Option<CpuSample>, Vec<ResourceSample>) {
-        let (mut cpu, mut resources) = (None, Vec::new());
-        let serves_cpu = self.standing(KindName::CPU).serving().map(|it| it.name);
-        for it in &mut self.running {
-            let Ok(sample) = it.enforcer.sample() else { continue };
-            if serves_cpu == Some(it.registration.name) {
-                cpu = sample.cpu;
-            }
-            resources.extend(sample.resources);
-        }
-        resources.sort_by(|a, b| a.resource.cmp(&b.resource));
-        (cpu, resources)
+    /// The algorithm that chooses who is next.
+    pub fn algorithm(&self) -> PolicyName {
+        self.settings.cpu.algorithm
     }
 
     /// The name of the CPU's enforcer.
@@ -529,6 +440,12 @@ fn candidates(enforcers: &[Registration], kind: KindName, is_private: bool) -> V
 /// Lists the restorers of all enforcers' records.
 pub fn restorers(enforcers: &[Registration]) -> Vec<&'static dyn Restorer> {
     enforcers.iter().filter_map(|enforcer| enforcer.restorer).collect()
+}
+
+/// An error with all its causes, where the innermost is what the kernel said.
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// Gives back all that an enforcer changed.

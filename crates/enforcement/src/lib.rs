@@ -1,0 +1,26 @@
+//! Enforcement: the table *resource → enforcer*, in a privileged process of its own.
+//!
+//! The keeper has an [`Enforcement`], the near end of a socket; [`enforce_main`] is the far end, which holds the
+//! [`Table`] and with it all rights over others' processes. Between them go typed [messages](message) in frames of
+//! bounded length. Nothing here reads text that users wrote.
+
+pub mod message;
+
+mod drift;
+mod frame;
+mod handle;
+mod kinds;
+mod lock;
+mod process;
+mod standing;
+mod survey;
+mod table;
+mod tracing_stream;
+
+pub use frame::{FRAME_MAX, FrameError};
+pub use handle::{Enforcement, EnforcementError, EnforcingProcess};
+pub use kinds::{resource_kinds, why_not_shared};
+pub use message::{Choice, CpuSeen, Measured, Seen, Task};
+pub use process::enforce_main;
+pub use survey::{Prospect, Surveyed};
+pub use table::{restorers, with_causes};

@@ -1,0 +1,169 @@
+//! The messages between the keeper and the enforcing process.
+//!
+//! The keeper asks, one request after the other, and each request but [`Request::NoteFork`] is answered once, in order.
+
+use crate::survey::Surveyed;
+use enforcer::{CpuSample, Plan, ResourceSample, ResourceStatus, Settings};
+use identity::ProcessIdentity;
+use ledger::{CurrencyId, Resource};
+use policy::PolicyName;
+use serde::{Deserialize, Serialize};
+
+/// The choice of who enforces.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Choice {
+    /// Nobody: the ledger is kept and nothing is touched.
+    Nobody,
+    /// The best that there is.
+    Best,
+    /// This one for the CPU, by its name.
+    Named(String),
+}
+
+/// The task of an enforcing process, for as long as it lives. Its parent gives it while it has all its rights.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Task {
+    /// The settings of all enforcers.
+    pub settings: Settings,
+    /// Who enforces.
+    pub choice: Choice,
+    /// Whether kinds besides the CPU are shared.
+    pub shares_others: bool,
+}
+
+/// A request of the keeper.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// Takes up the task and looks at the machine. The first request, once.
+    Begin(Box<Task>),
+    /// Restores what earlier ones left, and starts the CPU's enforcer. The second request, once.
+    Start,
+    /// Follows a plan.
+    Apply(Plan),
+    /// Notes that a client forked. It is not answered.
+    NoteFork {
+        /// The client's process.
+        parent: ProcessIdentity,
+        /// Its child.
+        child: ProcessIdentity,
+    },
+    /// Asks what is really set.
+    Look,
+    /// Asks what was measured.
+    Measure,
+    /// Replaces enforcers that gave up, and asks what happened since this was asked last.
+    LookAfter,
+    /// Chooses who is next by another algorithm.
+    SetAlgorithm(PolicyName),
+    /// Asks for the algorithm.
+    Algorithm,
+    /// Begins a trace. Where there is one, a socket follows the answer from which batches are read.
+    Trace,
+    /// Asks why tickets of these have no effect.
+    WithoutEffect(Vec<Resource>),
+    /// Gives everything back for this reason, or takes it up again.
+    Defer(Option<String>),
+    /// Gives everything back. The last request.
+    End,
+}
+
+/// An answer to the keeper.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// To [`Request::Begin`].
+    Begun(Result<Surveyed, String>),
+    /// To [`Request::Start`].
+    Started(Result<Started, String>),
+    /// To [`Request::Apply`]: the plan's generation, and the CPU's refusal in words.
+    Applied(u64, Result<(), String>),
+    /// To [`Request::Look`].
+    Seen(Box<Seen>),
+    /// To [`Request::Measure`].
+    Measured(Box<Measured>),
+    /// To [`Request::LookAfter`].
+    LookedAfter(LookedAfter),
+    /// To [`Request::SetAlgorithm`].
+    AlgorithmSet(Result<(), String>),
+    /// To [`Request::Algorithm`].
+    Algorithm(Algorithm),
+    /// To [`Request::Trace`].
+    Tracing(Result<(), String>),
+    /// To [`Request::WithoutEffect`], in the same order.
+    WithoutEffect(Vec<Option<String>>),
+    /// To [`Request::Defer`]: what changed, in words.
+    Deferred(Option<String>),
+    /// To [`Request::End`].
+    Ended,
+}
+
+/// What an enforcer that was started is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    /// Whether all threads of the machine are scheduled, the kernel's own too.
+    pub covers_everybody: bool,
+}
+
+/// What is really set.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Seen {
+    /// The CPU's enforcer.
+    pub cpu: CpuSeen,
+    /// Every resource of the last plan besides the CPU.
+    pub others: Vec<ResourceStatus>,
+    /// The clients that compete for the CPU now.
+    pub active: Vec<CurrencyId>,
+}
+
+/// The CPU's enforcer: its settings, and what is not as it should be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuSeen {
+    /// Its name, or `none`.
+    pub name: String,
+    /// Why it serves.
+    pub why: String,
+    /// The algorithm that chooses who is next.
+    pub algorithm: String,
+    /// Seed of the algorithm's random number generator.
+    pub seed: u64,
+    /// Time between two choices, in ns.
+    pub quantum_ns: u64,
+    /// The CPUs that are shared out.
+    pub cpus: Vec<u32>,
+    /// How losers of a draw wait, or `none`.
+    pub hold: String,
+    /// The last plan.
+    pub generation: u64,
+    /// What is not as it should be.
+    pub drift: Vec<String>,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Measured {
+    /// The CPU.
+    pub cpu: Option<CpuSample>,
+    /// Other resources, in their own units.
+    pub resources: Vec<ResourceSample>,
+    /// Time between two choices, in ns, as of the last look.
+    pub quantum_ns: u64,
+    /// CPU time of the enforcing process, in ns.
+    pub own_cpu_ns: u64,
+}
+
+/// What happened since this was asked last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LookedAfter {
+    /// Enforcers that were replaced, in words. Those in their place have no plan yet.
+    pub replaced: Vec<String>,
+    /// New drift, in words.
+    pub drift: Vec<String>,
+}
+
+/// The algorithm that chooses who is next, and by whose hand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Algorithm {
+    /// The algorithm.
+    pub name: PolicyName,
+    /// The CPU's enforcer.
+    pub enforcer: String,
+}
