@@ -63,6 +63,8 @@ pub use ticket::{
     TicketKind,
 };
 
+/// The greatest id that is believed where one is read: ledgers count up from 0, and what is made next has a greater one.
+pub const ID_MAX: u64 = 1 << 62;
 /// The longest path of currencies below base that funding may make.
 pub const DEPTH_MAX: usize = 32;
 /// The most tickets that one currency may hold, transfers not counted.

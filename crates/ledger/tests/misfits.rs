@@ -3,7 +3,9 @@
 
 mod common;
 
-use allot_ledger::{BASE, CurrencyKind, CurrencyRecord, Ledger, Snapshot, TicketId, TicketKind};
+use allot_ledger::{
+    BASE, CurrencyKind, CurrencyRecord, Ledger, Loan, Resource, Snapshot, TicketId, TicketKind,
+};
 use common::*;
 
 fn snapshot() -> Snapshot {
@@ -75,6 +77,21 @@ fn spoilt_snapshots_do_not_fit() {
     assert_misfit("not in the client that it was in", |snapshot| {
         let again = snapshot.joined[0];
         snapshot.joined.push(again);
+    });
+    assert_misfit("no ledger reaches", |snapshot| {
+        snapshot.currencies.last_mut().unwrap().0 = allot_ledger::CurrencyId(u64::MAX);
+    });
+    assert_misfit("no ledger reaches", |snapshot| {
+        snapshot.tickets.last_mut().unwrap().0 = TicketId(u64::MAX);
+    });
+    assert_misfit("no ledger reaches", |snapshot| snapshot.next_currency = u64::MAX);
+    assert_misfit("no ledger reaches", |snapshot| snapshot.next_offer = u64::MAX);
+    assert_misfit("lent more than anybody has", |snapshot| {
+        let (lender, resource) = (BASE, Resource::CPU);
+        let loan = Loan { lender, resource, amount: u64::MAX };
+        let (kind, name) = (CurrencyKind::Job { loans: vec![loan] }, String::new());
+        let job = CurrencyRecord { kind, name, ..snapshot.currencies[0].1.clone() };
+        snapshot.currencies.push((allot_ledger::CurrencyId(100), job));
     });
     assert_misfit("unknown", |snapshot| {
         snapshot.homes[0].1.currency = allot_ledger::CurrencyId(999);

@@ -8,8 +8,8 @@
 use crate::exchanged::Goods;
 use crate::graph::{Backing, Graph};
 use ledger::{
-    AMOUNT_MAX, BASE, Class, CurrencyId, HARD_TOTAL, ISSUED_MAX, MEMORY_KIB_MAX, Part, Resource,
-    TRANSFER_AMOUNT, TicketKind,
+    AMOUNT_MAX, BASE, Class, CurrencyId, HARD_TOTAL, ID_MAX, ISSUED_MAX, MEMORY_KIB_MAX, Part,
+    Resource, TRANSFER_AMOUNT, TicketKind,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -57,6 +57,9 @@ pub enum GraphError {
     /// More currencies than a ledger may have.
     #[error("the graph has {0} currencies, more than any ledger")]
     TooMany(usize),
+    /// A currency that no ledger can have made.
+    #[error("{0} is an id that no ledger reaches")]
+    NoSuchId(CurrencyId),
     /// A currency is named twice.
     #[error("{0} is there twice")]
     Twice(CurrencyId),
@@ -174,6 +177,9 @@ fn check_currencies(facts: &GraphFacts) -> Result<Known, GraphError> {
     }
     let mut known = Known::default();
     for (index, it) in facts.currencies.iter().enumerate() {
+        if it.id.0 > ID_MAX {
+            return Err(GraphError::NoSuchId(it.id));
+        }
         if known.insert(it.id, index).is_some() {
             return Err(GraphError::Twice(it.id));
         }

@@ -74,6 +74,8 @@ fn what_no_ledger_says_is_refused() {
     let id = CurrencyId;
     assert_eq!(refused(|it| drop(it.currencies.remove(0))), NoBase);
     assert_eq!(refused(|it| it.currencies.push(currency(3, true, vec![]))), Twice(id(3)));
+    let greatest = id(u64::MAX);
+    assert_eq!(refused(|it| it.currencies[4].id = greatest), NoSuchId(greatest));
     assert_eq!(refused(|it| it.currencies[1].competes = true), NoClient(id(1)));
     assert_eq!(refused(|it| it.currencies[1].class = Class::Guest), NoClient(id(1)));
     assert_eq!(refused(|it| it.currencies[0].is_client = true), NoClient(BASE));

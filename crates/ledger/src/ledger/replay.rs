@@ -6,8 +6,8 @@ use crate::cover::{Touched, touched_by};
 use crate::exchange::bad_legs;
 use crate::{
     AMOUNT_MAX, BASE, Change, Currency, CurrencyId, CurrencyKind, CurrencyRecord, Exchange,
-    ExchangeId, HARD_TOTAL, Home, ISSUED_MAX, MEMORY_KIB_MAX, Member, Offer, OfferId, PolicyKey,
-    Resource, TRANSFER_AMOUNT, Ticket, TicketId, TicketKind,
+    ExchangeId, HARD_TOTAL, Home, ID_MAX, ISSUED_MAX, Loan, MEMORY_KIB_MAX, Member, Offer, OfferId,
+    PolicyKey, Resource, TRANSFER_AMOUNT, Ticket, TicketId, TicketKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -84,6 +84,13 @@ impl Ledger {
     }
 
     fn fits(&self, change: &Change) -> Result<(), String> {
+        id_fits(match change {
+            Change::Currency { id, .. } => id.0,
+            Change::Ticket { id, .. } => id.0,
+            Change::Exchange { id, .. } => id.0,
+            Change::Offer { id, .. } => id.0,
+            Change::Home { .. } | Change::Member { .. } | Change::Memory { .. } => 0,
+        })?;
         let known = |id: &CurrencyId| self.currencies.contains_key(id);
         match change {
             Change::Currency { id, before, after } => {
@@ -186,6 +193,15 @@ impl Ledger {
         }
         if (id == BASE) != (record.kind == CurrencyKind::Base) {
             return Err(format!("currency {id} is not the one base"));
+        }
+        let too_much = |loan: &Loan| {
+            let lent = self.lent(loan.lender, &loan.resource);
+            lent.checked_add(loan.amount).is_none_or(|lent| lent > ISSUED_MAX)
+        };
+        if let CurrencyKind::Job { loans } = &record.kind
+            && loans.iter().any(too_much)
+        {
+            return Err(format!("job {id} is lent more than anybody has"));
         }
         Ok(())
     }
@@ -307,6 +323,9 @@ impl Ledger {
             before: None,
             after: Some(Box::new(offer)),
         });
+        for next in [next_currency, next_ticket, next_exchange, next_offer] {
+            id_fits(next).map_err(|why| Misfit { index: 0, why })?;
+        }
         let mut ledger = Ledger::empty();
         // Before the tickets that it bounds.
         ledger.replay(vec![Change::Memory { before: 0, after: memory_kib }])?;
@@ -321,5 +340,12 @@ impl Ledger {
         ledger.next_exchange = ledger.next_exchange.max(next_exchange);
         ledger.next_offer = ledger.next_offer.max(next_offer);
         Ok(ledger)
+    }
+}
+
+fn id_fits(id: u64) -> Result<(), String> {
+    match id <= ID_MAX {
+        true => Ok(()),
+        false => Err(format!("{id} is an id that no ledger reaches")),
     }
 }
