@@ -96,6 +96,7 @@ pub struct PlannedLimit {
     /// The disk's kernel name.
     pub disk: String,
     /// The caps.
+    #[serde(with = "all_caps")]
     pub limits: DiskLimit,
 }
 
@@ -111,6 +112,22 @@ impl PlannedLimit {
             limits.collect::<Vec<_>>()
         };
         ledger.currencies().flat_map(of_one).collect()
+    }
+}
+
+/// Each cap, whether there is one or not: a journal leaves out those that are not, and only a format that names fields can.
+mod all_caps {
+    use super::{Deserialize, DiskLimit, Serialize};
+    use serde::{Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(limit: &DiskLimit, to: S) -> Result<S::Ok, S::Error> {
+        let DiskLimit { read_bytes, written_bytes, reads, writes } = *limit;
+        [read_bytes, written_bytes, reads, writes].serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<DiskLimit, D::Error> {
+        let [read_bytes, written_bytes, reads, writes] = Deserialize::deserialize(from)?;
+        Ok(DiskLimit { read_bytes, written_bytes, reads, writes })
     }
 }
 
@@ -130,6 +147,37 @@ mod graphs_as_list {
         from: D,
     ) -> Result<BTreeMap<Resource, Graph>, D::Error> {
         let graphs = Vec::<Graph>::deserialize(from)?.into_iter();
-        Ok(graphs.map(|graph| (graph.resource().clone(), graph)).collect())
+        let graphs: BTreeMap<_, _> =
+            graphs.map(|graph| (graph.resource().clone(), graph)).collect();
+        match graphs.contains_key(&Resource::CPU) {
+            true => Ok(graphs),
+            false => Err(serde::de::Error::custom("a plan has the CPU's graph")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_without_the_graph_of_the_cpu_is_refused() {
+        let memory = Graph::of(&Ledger::new(0, 0), Resource::MEMORY);
+        let graphs = [(Resource::MEMORY, memory)].into();
+        let plan = Plan { generation: 1, graphs, clients: vec![], limits: vec![] };
+        let text = serde_json::to_string(&plan).expect("it can be written");
+        let refused = serde_json::from_str::<Plan>(&text).expect_err("nothing to enforce");
+        assert!(refused.to_string().contains("the CPU's graph"), "{refused}");
+    }
+
+    #[test]
+    fn caps_that_are_not_there_do_not_spoil_a_plan_in_binary() {
+        let graphs = [(Resource::CPU, Graph::of(&Ledger::new(0, 0), Resource::CPU))].into();
+        let limits = DiskLimit { reads: Some(100), ..DiskLimit::default() };
+        let limits = vec![PlannedLimit { id: CurrencyId(1), disk: "sda".to_owned(), limits }];
+        let plan = Plan { generation: 1, graphs, clients: vec![], limits };
+        let bytes = postcard::to_stdvec(&plan).expect("it can be written");
+        let back: Plan = postcard::from_bytes(&bytes).expect("and read");
+        assert_eq!(back.limits, plan.limits);
     }
 }
