@@ -1,4 +1,5 @@
-//! What each client used and was promised, over reloads of the scheduler.
+//! What each client used and was promised, over reloads of the scheduler. What the kernel counted is added up without
+//! overflow, whatever it says.
 
 use crate::abi::types;
 use ledger::CurrencyId;
@@ -56,21 +57,20 @@ impl Account {
 
     /// The scheduler is gone, with its counters.
     pub fn carry_over(&mut self) {
-        self.before.used_ns += self.now.used_ns;
-        self.before.due_ns += self.now.due_ns;
-        self.before.wins += self.now.wins;
+        self.before =
+            Counts { used_ns: self.used_ns(), due_ns: self.promised_ns(), wins: self.wins() };
         self.now = Counts::default();
         self.is_runnable = false;
     }
 
     /// CPU time used, in ns.
     pub fn used_ns(&self) -> u64 {
-        self.before.used_ns + self.now.used_ns
+        self.before.used_ns.saturating_add(self.now.used_ns)
     }
 
     /// Times that a member was chosen.
     pub fn wins(&self) -> u64 {
-        self.before.wins + self.now.wins
+        self.before.wins.saturating_add(self.now.wins)
     }
 
     /// What it is promised now, in parts of a seat.
@@ -81,7 +81,7 @@ impl Account {
     /// CPU time promised so far, in ns: what its tickets were due of all that was given, counted
     /// by the scheduler at every change of activity.
     pub fn promised_ns(&self) -> u64 {
-        self.before.due_ns + self.now.due_ns
+        self.before.due_ns.saturating_add(self.now.due_ns)
     }
 
     /// Time for which it competed, in ns.
@@ -110,8 +110,8 @@ pub(crate) fn integrate(
         let value = value_of(*id, account);
         account.value = value.unwrap_or(0);
         if let Some(value) = value {
-            account.active_ns += elapsed_ns;
-            account.draws += draws;
+            account.active_ns = account.active_ns.saturating_add(elapsed_ns);
+            account.draws = account.draws.saturating_add(draws);
             weights.push((id.0, value));
         }
     }
@@ -162,5 +162,21 @@ mod tests {
         assert_eq!((account.used_ns(), account.promised_ns(), account.wins()), (530, 1060, 3));
         account.read(&counted(30, 1));
         assert!(!account.won);
+    }
+
+    #[test]
+    fn counts_that_cannot_be_do_not_overflow() {
+        let mut account = Account::new(1);
+        let counted = types::client { used_ns: u64::MAX, wins: u64::MAX, ..Default::default() };
+        for _ in 0..2 {
+            account.read(&counted);
+            account.carry_over();
+        }
+        assert_eq!((account.used_ns(), account.wins()), (u64::MAX, u64::MAX));
+        let mut accounts = BTreeMap::from([(CurrencyId(1), account)]);
+        integrate(&mut accounts, 1, u64::MAX, u64::MAX, |_, _| Some(1));
+        integrate(&mut accounts, 1, 1, 1, |_, _| Some(1));
+        let account = &accounts[&CurrencyId(1)];
+        assert_eq!((account.active_ns(), account.draws()), (u64::MAX, u64::MAX));
     }
 }

@@ -5,6 +5,7 @@ use crate::abi::{self, EDGES_MAX, GIVERS_MAX, Plain, SLOTS_MAX, STEPS_MAX, types
 use crate::encode::{Bank, Members};
 use crate::topology::Topology;
 use crate::{LoadError, ScxOptions, libbpf_log};
+use ledger::CurrencyId;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramInput};
 use std::collections::BTreeSet;
@@ -235,6 +236,11 @@ impl Session {
         get!(self.client_pointer(slot))
     }
 
+    /// The currency in a slot that the kernel names; `None` where there is no such slot.
+    pub fn currency_in(&self, slot: u32) -> Option<CurrencyId> {
+        ((slot as usize) < SLOTS_MAX).then(|| CurrencyId(self.client(slot).id))
+    }
+
     /// A slot's new client. Nobody may be using the slot.
     pub fn write_client(&self, slot: u32, client: types::client) {
         let pointer = self.client_pointer(slot);
@@ -396,7 +402,7 @@ fn policy_number(policy: policy::PolicyName) -> u32 {
     }
 }
 
-fn text(bytes: &[i8]) -> String {
+pub(crate) fn text(bytes: &[i8]) -> String {
     let bytes: Vec<u8> =
         bytes.iter().map(|byte| byte.cast_unsigned()).take_while(|byte| *byte != 0).collect();
     String::from_utf8_lossy(&bytes).trim().to_owned()

@@ -124,7 +124,8 @@ impl Slots {
     /// A client of this issuer went and owed so much.
     pub fn owe(&mut self, issuer: CurrencyId, debt_ns: u64) {
         if debt_ns > 0 && self.of.contains_key(&issuer) {
-            *self.debts.entry(issuer).or_default() += debt_ns;
+            let debt = self.debts.entry(issuer).or_default();
+            *debt = debt.saturating_add(debt_ns);
         }
     }
 
@@ -197,6 +198,11 @@ mod tests {
         slots.free(A, 0);
         slots.owe(A, 1);
         assert_eq!(slots.take_debt(A), 0, "an issuer that is gone has no account");
+        slots.give(B, 0, quiet).unwrap();
+        for _ in 0..3 {
+            slots.owe(B, debt_ns(i64::MAX.unsigned_abs(), 0));
+        }
+        assert_eq!(slots.take_debt(B), u64::MAX, "more than can be");
     }
 
     #[test]

@@ -60,13 +60,13 @@ fn last_level_cache(directory: &Path) -> Option<String> {
     caches.max().map(|(_, shared)| shared)
 }
 
-/// Numbers as in `0-3,8`.
-fn parse_list(text: &str) -> Vec<u32> {
+/// Numbers as in `0-3,8`; of a list that is too long, what shows it.
+pub(crate) fn parse_list(text: &str) -> Vec<u32> {
     let parts = text.trim().split(',').filter_map(|part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         Some(first.parse::<u32>().ok()?..=last.parse().ok()?)
     });
-    parts.flatten().collect()
+    parts.flatten().take(CPUS_MAX + 1).collect()
 }
 
 #[cfg(test)]
@@ -84,6 +84,13 @@ mod tests {
             fs::write(cache.join("shared_cpu_list"), shared).unwrap();
         }
         Topology::below(directory.path()).unwrap()
+    }
+
+    #[test]
+    fn more_cpus_than_there_can_be_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("online"), "0-4294967295").unwrap();
+        assert!(Topology::below(directory.path()).is_err());
     }
 
     #[test]

@@ -32,12 +32,7 @@ impl Feed {
         let into = Rc::clone(&heard);
         let mut builder = RingBufferBuilder::new();
         let hear = move |bytes: &[u8]| {
-            let mut event = RawEvent::default();
-            if bytes.len() >= event.bytes().len() {
-                let length = event.bytes().len();
-                event.bytes_mut().copy_from_slice(&bytes[..length]);
-                into.borrow_mut().push(event);
-            }
+            into.borrow_mut().extend(raw_event(bytes));
             0
         };
         builder.add(&session.skeleton.maps.events, hear).map_err(io::Error::other)?;
@@ -59,7 +54,7 @@ impl Feed {
         let raw = std::mem::take(&mut *heard.borrow_mut());
         let batch: Vec<TraceEvent> = raw
             .into_iter()
-            .filter_map(|raw| event_of(raw, CurrencyId(session.client(raw.slot).id)))
+            .filter_map(|raw| event_of(raw, session.currency_in(raw.slot)?))
             .collect();
         self.pumps = self.pumps.wrapping_add(1);
         if batch.is_empty() && !self.pumps.is_multiple_of(ASK_EVERY) {
@@ -69,7 +64,15 @@ impl Feed {
     }
 }
 
-fn event_of(raw: RawEvent, client: CurrencyId) -> Option<TraceEvent> {
+/// One record of the buffer.
+pub(crate) fn raw_event(bytes: &[u8]) -> Option<RawEvent> {
+    let mut event = RawEvent::default();
+    let into = event.bytes_mut();
+    into.copy_from_slice(bytes.get(..into.len())?);
+    Some(event)
+}
+
+pub(crate) fn event_of(raw: RawEvent, client: CurrencyId) -> Option<TraceEvent> {
     let kind = match raw.kind {
         0 => TraceEventKind::Join,
         1 => TraceEventKind::Queue,

@@ -318,7 +318,8 @@ impl Worker {
         let (Some(session), Some(plan)) = (&self.session, &mut self.plan) else { return Ok(()) };
         let now = now_ns();
         self.slots.begin_plan();
-        self.used_by_gone_ns += free_gone(&mut self.slots, &mut self.accounts, session, plan, now);
+        let gone_ns = free_gone(&mut self.slots, &mut self.accounts, session, plan, now);
+        self.used_by_gone_ns = self.used_by_gone_ns.saturating_add(gone_ns);
         let bank = session.control().bank;
         let graph = plan.graphs.get_mut(&Resource::CPU).expect("every plan has the CPU's graph");
         for client in &plan.clients {
@@ -513,7 +514,7 @@ impl Worker {
             graph.set_active(*id, session.is_active(bank, account.slot));
             read.insert(*id, client);
         }
-        let draws = self.draws_before + session.totals().draws;
+        let draws = self.draws_before.saturating_add(session.totals().draws);
         let made = draws.saturating_sub(self.draws);
         self.draws = draws;
         integrate(&mut self.accounts, session.topology.cpus(), elapsed, made, |id, _| {
@@ -621,7 +622,7 @@ impl Worker {
             })
         });
         let clients: Vec<CpuClientSample> = clients.collect();
-        let ours = self.accounts.values().map(Account::used_ns).sum::<u64>();
+        let ours = self.accounts.values().map(Account::used_ns);
         let cpu = CpuSample {
             at_ns: now_ns(),
             seats: self.session.as_ref().map_or(0, |session| session.topology.cpus()),
@@ -630,7 +631,7 @@ impl Worker {
             late: self.late,
             own_cpu_ns: thread_cpu_ns(),
             system_calls: calls(),
-            used_ns: self.used_by_gone_ns + ours,
+            used_ns: ours.fold(self.used_by_gone_ns, u64::saturating_add),
             clients,
         };
         Sample { cpu: Some(cpu), ..Sample::default() }
@@ -648,8 +649,7 @@ impl Worker {
 
     fn retag(&mut self, tid: u32) -> Option<CurrencyId> {
         let session = self.session.as_ref()?;
-        let slot = session.retag(tid).ok()?;
-        Some(CurrencyId(session.client(slot).id))
+        session.currency_in(session.retag(tid).ok()?)
     }
 }
 
@@ -663,12 +663,12 @@ fn free_gone(
 ) -> u64 {
     let there: BTreeSet<CurrencyId> = plan.cpu().nodes().map(|view| view.id).collect();
     let gone: Vec<_> = slots.all().filter(|(id, _)| !there.contains(id)).collect();
-    let mut used_ns = 0;
+    let mut used_ns = 0_u64;
     for (id, slot) in &gone {
         let Some(mut account) = accounts.remove(id) else { continue };
         let client = session.client(*slot);
         account.read(&client);
-        used_ns += account.used_ns();
+        used_ns = used_ns.saturating_add(account.used_ns());
         if let Some(issuer) = account.first_issuer {
             slots.owe(issuer, debt_ns(client.charged_ns, client.due_ns));
         }
