@@ -75,7 +75,7 @@ fn read(tasks: BorrowedFd<'_>, path: &str, buffer: &mut [u8]) -> rustix::io::Res
 }
 
 /// Of a `schedstat`: time on a CPU, and time ready for one.
-fn schedule_times(line: &[u8]) -> Option<(u64, u64)> {
+pub(crate) fn schedule_times(line: &[u8]) -> Option<(u64, u64)> {
     let mut numbers = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }

@@ -51,9 +51,9 @@ impl CgroupAccount {
 }
 
 /// Of `io.stat`, a line a device: what was read of all, in bytes.
-fn read_of(text: &str) -> u64 {
+pub(crate) fn read_of(text: &str) -> u64 {
     let words = text.split_ascii_whitespace().filter_map(|word| word.strip_prefix("rbytes="));
-    words.filter_map(|number| number.parse::<u64>().ok()).sum()
+    words.filter_map(|number| number.parse().ok()).fold(0, u64::saturating_add)
 }
 
 /// Of a pressure file: the time for which some task was stalled, in ns.
@@ -64,7 +64,7 @@ pub fn stalled_ns(text: &str) -> Option<u64> {
 }
 
 /// Of a file with a key and a number on each line, such as `memory.stat`.
-fn number_of(text: &str, key: &str) -> Option<u64> {
+pub(crate) fn number_of(text: &str, key: &str) -> Option<u64> {
     let mut values =
         text.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.parse().ok());
     values.next()
@@ -103,5 +103,8 @@ mod tests {
         assert_eq!((account.io_stalled_ns, account.cpu_stalled_ns), (Some(6_000), None));
         assert_eq!((account.read_pages, account.held_pages), (Some(3), Some(2)));
         assert_eq!(account.refaulted_pages, None, "an older kernel");
+        put("io.stat", "8:0 rbytes=18446744073709551615\n8:16 rbytes=1\n");
+        let most = u64::MAX / page as u64;
+        assert_eq!(CgroupAccount::read(folder.path()).read_pages, Some(most));
     }
 }

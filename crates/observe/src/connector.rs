@@ -463,13 +463,13 @@ impl Glimpse {
 }
 
 /// Turns event times (`CLOCK_MONOTONIC`) into start times (ticks of `CLOCK_BOOTTIME`).
-struct EventClock {
+pub(crate) struct EventClock {
     boot_ahead_ns: u64,
     tick_ns: u64,
 }
 
 impl EventClock {
-    fn now() -> Self {
+    pub(crate) fn now() -> Self {
         // In this order an interruption between the two makes events look later, which only
         // widens what is believed.
         let monotonic = nanoseconds(clock_gettime(ClockId::Monotonic));
@@ -480,8 +480,8 @@ impl EventClock {
         }
     }
 
-    fn ticks(&self, monotonic_ns: u64) -> u64 {
-        (monotonic_ns + self.boot_ahead_ns) / self.tick_ns
+    pub(crate) fn ticks(&self, monotonic_ns: u64) -> u64 {
+        monotonic_ns.saturating_add(self.boot_ahead_ns) / self.tick_ns
     }
 }
 

@@ -30,7 +30,7 @@ impl CgroupVersion {
     }
 
     /// Parses a `/proc/PID/cgroup`.
-    fn path_from(self, text: &str) -> Option<String> {
+    pub(crate) fn path_from(self, text: &str) -> Option<String> {
         let is_it = |number: &str, controllers: &str| match self {
             CgroupVersion::V1(controller) => controllers.split(',').any(|name| name == controller),
             CgroupVersion::V2 => number == "0" && controllers.is_empty(),

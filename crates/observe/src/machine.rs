@@ -79,7 +79,7 @@ pub fn machine() -> MachineFacts {
     }
 }
 
-fn memory_total_bytes(meminfo: &str) -> Option<u64> {
+pub(crate) fn memory_total_bytes(meminfo: &str) -> Option<u64> {
     let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     total.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
@@ -96,7 +96,7 @@ fn os_pretty_name() -> Option<String> {
     pretty_name(&text)
 }
 
-fn pretty_name(os_release: &str) -> Option<String> {
+pub(crate) fn pretty_name(os_release: &str) -> Option<String> {
     let value = os_release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?.trim();
     let unquoted = ['"', '\'']
         .into_iter()
@@ -106,12 +106,12 @@ fn pretty_name(os_release: &str) -> Option<String> {
 }
 
 /// How many numbers a list such as `0-3,5` names.
-fn count_of_ranges(ranges: &str) -> Option<usize> {
-    let mut count = 0;
+pub(crate) fn count_of_ranges(ranges: &str) -> Option<usize> {
+    let mut count = 0_usize;
     for range in ranges.split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-        count += last.checked_sub(first)? + 1;
+        count = count.checked_add(last.checked_sub(first)?.checked_add(1)?)?;
     }
     Some(count)
 }
@@ -175,6 +175,8 @@ mod tests {
         assert_eq!(count_of_ranges("0-3,5,8-9"), Some(7));
         assert_eq!(count_of_ranges("3-1"), None);
         assert_eq!(count_of_ranges(""), None);
+        assert_eq!(count_of_ranges("0-18446744073709551615"), None);
+        assert_eq!(count_of_ranges("0-18446744073709551614,5"), None);
     }
 
     #[test]

@@ -95,27 +95,13 @@ impl ProcDir {
     /// Real and effective uid, then real and effective gid.
     pub fn ids(&self) -> Result<[u32; 4], ProcessError> {
         let status = self.read("status", STATUS_BYTES)?;
-        // A newline in the process name is written as `\n`, so no name can forge these lines.
-        let pair = |key: &[u8]| -> Option<[u32; 2]> {
-            let line = status.split(|byte| *byte == b'\n').find(|line| line.starts_with(key))?;
-            let text = std::str::from_utf8(&line[key.len()..]).ok()?;
-            let mut numbers = text.split_ascii_whitespace();
-            Some([numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?])
-        };
-        let malformed = || ProcessError::Malformed { pid: self.pid, file: "status" };
-        let [real_uid, effective_uid] = pair(b"Uid:").ok_or_else(malformed)?;
-        let [real_gid, effective_gid] = pair(b"Gid:").ok_or_else(malformed)?;
-        Ok([real_uid, effective_uid, real_gid, effective_gid])
+        ids_of(&status).ok_or(ProcessError::Malformed { pid: self.pid, file: "status" })
     }
 
     /// The process that a thread belongs to (a leader's: its own number).
     pub fn thread_group(&self) -> Result<u32, ProcessError> {
         let status = self.read("status", STATUS_BYTES)?;
-        let key: &[u8] = b"Tgid:";
-        let line = status.split(|byte| *byte == b'\n').find(|line| line.starts_with(key));
-        let number = line.and_then(|line| std::str::from_utf8(&line[key.len()..]).ok());
-        let number = number.and_then(|text| text.trim().parse().ok());
-        number.ok_or(ProcessError::Malformed { pid: self.pid, file: "status" })
+        thread_group_of(&status).ok_or(ProcessError::Malformed { pid: self.pid, file: "status" })
     }
 
     /// Device and inode of the program that the process runs; `None` where there is none (a
@@ -124,6 +110,28 @@ impl ProcDir {
         let stat = rustix::fs::statat(&self.directory, "exe", rustix::fs::AtFlags::empty()).ok()?;
         Some((stat.st_dev, stat.st_ino))
     }
+}
+
+/// Of a `status`: real and effective uid, then real and effective gid.
+pub(crate) fn ids_of(status: &[u8]) -> Option<[u32; 4]> {
+    let pair = |key| -> Option<[u32; 2]> {
+        let mut numbers = line_of(status, key)?.split_ascii_whitespace();
+        Some([numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?])
+    };
+    let ([real_uid, effective_uid], [real_gid, effective_gid]) = (pair("Uid:")?, pair("Gid:")?);
+    Some([real_uid, effective_uid, real_gid, effective_gid])
+}
+
+/// Of a `status`: the process that a thread belongs to.
+pub(crate) fn thread_group_of(status: &[u8]) -> Option<u32> {
+    line_of(status, "Tgid:")?.trim().parse().ok()
+}
+
+/// The rest of the line that begins with this key. A newline in the process name is written as `\n`, so no name can
+/// forge a line.
+fn line_of<'a>(status: &'a [u8], key: &str) -> Option<&'a str> {
+    let mut lines = status.split(|byte| *byte == b'\n');
+    std::str::from_utf8(lines.find_map(|line| line.strip_prefix(key.as_bytes()))?).ok()
 }
 
 /// `pread` that is repeated when a signal interrupts it.

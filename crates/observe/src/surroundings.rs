@@ -38,7 +38,7 @@ impl ProcessHandle {
 }
 
 /// The path of cgroup v2 in /proc/PID/cgroup; where that is its root, the longest of version 1's.
-fn path_in_use(text: &str) -> String {
+pub(crate) fn path_in_use(text: &str) -> String {
     let paths = || text.lines().filter_map(|line| line.splitn(3, ':').nth(2));
     let second = text.lines().find_map(|line| line.strip_prefix("0::"));
     let in_use = second.filter(|path| *path != "/").or_else(|| paths().max_by_key(|it| it.len()));
