@@ -230,6 +230,56 @@ fn amounts_of_memory_are_first_come_first_served_and_disks_have_limits() {
     wait_for("a word about it", || daemon.log().contains("others came first"));
 }
 
+/// What a policy file gives users besides the CPU, and its limits, are what the file says at the last start: also for those
+/// who have been there before, and though they begin nothing new.
+#[test]
+fn a_changed_policy_file_changes_what_users_have_already() {
+    let test = "a_changed_policy_file_changes_what_users_have_already";
+    if !may_switch_users(test) {
+        return;
+    }
+    let (somebody, _) = two_users();
+    let users = format!("[users]\nuids = \"{somebody}\"\n");
+    let policy = |rest: &str| format!("{users}{rest}{NO_SERVICES}");
+    let mut daemon = system(&format!(
+        "{users}memory = \"10%\"\n[users.limits.sda]\nread = \"10M\"\n[users.limits.sdb]\nread = \"20M\"\n"
+    ));
+    let has = |daemon: &Daemon| {
+        let ledger = daemon.client().ledger().expect("alive");
+        let is_home = |it: &&wire::CurrencyView| it.owner == somebody && it.process.is_none();
+        let home = ledger.currencies.iter().find(is_home)?;
+        let amount = |resource: &str| {
+            let held = |it: &&wire::TicketView| it.holder == home.id && it.resource == resource;
+            ledger.tickets.iter().find(held).map(|ticket| ticket.amount)
+        };
+        let limit =
+            |it: &wire::DiskLimitView| (it.disk.clone(), it.limit.read_bytes.unwrap_or(0) >> 20);
+        let limits: Vec<(String, u64)> = home.limits.iter().map(limit).collect();
+        Some((amount("memory"), amount("disk:sda"), limits))
+    };
+    let _worker = Worker::idle(somebody);
+    wait_for("the user is placed", || has(&daemon).is_some());
+    let of = |disk: &str, mib: u64| (disk.to_owned(), mib);
+    let (memory, disk, limits) = has(&daemon).expect("placed");
+    assert_eq!((disk, limits), (None, vec![of("sda", 10), of("sdb", 20)]));
+    let tenth = memory.expect("it has memory");
+
+    daemon.stop();
+    let changed = "memory = \"20%\"\ndisk = { sda = 500 }\n[users.limits.sda]\nread = \"30M\"\n";
+    std::fs::write(daemon.dir.path().join("policy.toml"), policy(changed)).expect("a policy");
+    daemon.launch();
+    wait_for("more memory, a disk and another limit", || {
+        let (memory, disk, limits) = has(&daemon).expect("placed");
+        let is_twice = memory.is_some_and(|memory| memory.abs_diff(2 * tenth) <= 1);
+        is_twice && disk == Some(500) && limits == [of("sda", 30)]
+    });
+
+    daemon.stop();
+    std::fs::write(daemon.dir.path().join("policy.toml"), policy("")).expect("a policy");
+    daemon.launch();
+    wait_for("nothing of it is left", || has(&daemon) == Some((None, None, vec![])));
+}
+
 /// A process that runs in a container's cgroup when it runs its program is no longer its uid's.
 #[test]
 fn what_runs_in_a_container_belongs_to_the_containers() {

@@ -1,7 +1,8 @@
 //! What the funding policy keeps in the ledger (paper 1, 5.2: `cid_for_client`).
 
-use crate::{CurrencyId, Mode, Resource, TicketKind};
+use crate::{CurrencyId, DiskLimit, Mode, Resource, TicketKind};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -98,6 +99,9 @@ pub struct Home {
     /// What the policy gave it; a ticket that still has this amount follows the policy when
     /// the policy changes, one that was set by hand does not.
     pub given: Vec<Funding>,
+    /// Hard caps that the policy set, which follow it in the same way.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub limits: BTreeMap<Resource, DiskLimit>,
 }
 
 /// Where the policy puts a process: a level of the path from base to it. The first level is
@@ -116,6 +120,9 @@ pub struct Placement {
     pub mode: Mode,
     /// Its tickets from the level above.
     pub funding: Vec<Funding>,
+    /// Its hard caps.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub limits: BTreeMap<Resource, DiskLimit>,
 }
 
 /// The levels from base down to the currency that funds a process, and what that process gets

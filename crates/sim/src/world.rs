@@ -396,6 +396,7 @@ impl World {
             group,
             mode: mode.parse().expect("a mode"),
             funding,
+            limits: BTreeMap::new(),
         };
         let of_user = || {
             let mut funding = vec![soft(Resource::CPU, 50 * n * u64::from(uid))];

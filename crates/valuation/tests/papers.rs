@@ -288,6 +288,7 @@ fn nice_changes_nobody_elses_value() {
             group: uid,
             mode: "fci--i---".parse().expect("a mode"),
             funding: vec![soft(100 + u64::from(uid))],
+            limits: Default::default(),
         }],
         process: vec![soft(10)],
     };

@@ -5,10 +5,10 @@ use super::state::{Round, Running};
 use crate::policy_file::placements;
 use crate::resolved_process::{ResolvedProcess, look};
 use journal::{Entry, Journal};
-use ledger::operation::{Exit, Fork, Join, LimitDisk, Place, Release, UserChanged};
+use ledger::operation::{Exit, Fork, Join, Place, Release, UserChanged};
 use ledger::{
-    BASE, Change, CurrencyId, CurrencyKind, Funding, Intent, Placements, ProcessIdentity, Sighting,
-    TicketKind,
+    BASE, Change, CurrencyId, CurrencyKind, Funding, Intent, Placement, Placements,
+    ProcessIdentity, Sighting, TicketKind,
 };
 use observe::{LifeEvent, ProcessHandle, ProcessRef, ticks_since_boot};
 use std::collections::{BTreeMap, BTreeSet};
@@ -149,32 +149,34 @@ impl Running {
         }
     }
 
-    /// Sees to what the policy says besides tickets, once it has made a currency: its limits, and that
-    /// somebody is told where there was less of an amount than it gives.
-    fn complete(&mut self, placements: &Placements, entries: &mut Vec<Entry>) {
+    /// Tells where there was less of an amount than the policy gives, once it has made a currency.
+    fn complete(&mut self, placements: &Placements, entries: &[Entry]) {
         let Some(level) = placements.levels.first() else { return };
         let made = |change: &Change| matches!(change, Change::Home { key, before: None, .. } if *key == level.key);
         if !entries.last().is_some_and(|entry| entry.changes.iter().any(made)) {
             return;
         }
+        self.tell_shortfall(level);
+    }
+
+    /// Tells where a currency has less of an amount than the policy gives it.
+    pub(super) fn tell_shortfall(&mut self, level: &Placement) {
         let ledger = &self.keeper.ledger;
         let Some(currency) = ledger.home(&level.key).map(|home| home.currency) else { return };
+        let mut lacking = Vec::new();
         for wanted in level.funding.iter().filter(|it| it.kind == TicketKind::Hard) {
             let held = ledger.held(currency, BASE, &wanted.resource, wanted.kind);
             let amount = held.map_or(0, |(_, ticket)| ticket.amount);
             if amount < wanted.amount {
                 let Funding { resource, amount: wanted, .. } = wanted;
-                self.report(format!(
+                lacking.push(format!(
                     "{} has {amount} of the {wanted} hard {resource} tickets that the funding policy gives: others \
                      came first, and base has no more. `allot fund` sets it once there is more",
                     level.name
                 ));
             }
         }
-        let limits = self.keeper.policy.as_ref().map(|policy| policy.limits(&level.key));
-        for (resource, limit) in limits.unwrap_or_default() {
-            self.observe(Intent::from(LimitDisk { currency, resource, limit }), entries);
-        }
+        lacking.into_iter().for_each(|what| self.report(what));
     }
 
     /// Remembers under which uid a process has joined a client, which the ledger does not know.

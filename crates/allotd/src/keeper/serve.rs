@@ -11,7 +11,7 @@ use crate::members::{self, Cgroups, Commands};
 use crate::names::Names;
 use crate::others::Others;
 use enforcement::message::LookedAfter;
-use ledger::operation::{Ensure, Exit, SetMemory};
+use ledger::operation::{Ensure, Exit, FollowPolicy, SetMemory};
 use ledger::{Authority, Intent, JoinedAs, Resource};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -56,6 +56,7 @@ impl Keeper {
         };
         running.ensure_everybodys();
         running.tell_memory();
+        running.follow_policy();
         running.sweep_if_needed();
         running.enforce();
         running.serve(requests);
@@ -94,6 +95,19 @@ impl Running {
             }
             Err(refusal) => self.report(format!("memory: {refusal}")),
         }
+    }
+
+    /// Brings what an earlier funding policy gave up to date with this one.
+    fn follow_policy(&mut self) {
+        let Some(policy) = &self.keeper.policy else { return };
+        let changed = policy.changed(&self.keeper.ledger);
+        let mut round = Round::default();
+        for level in &changed {
+            let intent = FollowPolicy { level: level.clone() };
+            self.observe(Intent::from(intent), &mut round.entries);
+        }
+        self.finish(round);
+        changed.iter().for_each(|level| self.tell_shortfall(level));
     }
 
     fn serve(&mut self, requests: &FairQueue<Request>) {

@@ -10,11 +10,14 @@ mod rules;
 use crate::names::Names;
 use crate::people::{People, Who};
 use amount::{Others, Share, thousandths};
-use ledger::{DiskLimit, Funding, Member, Placements, PolicyKey, Resource, TicketKind};
+use ledger::{
+    BASE, CurrencyId, Funding, Home, Ledger, Member, Placement, Placements, PolicyKey, Resource,
+    TicketKind,
+};
 use observe::Surroundings;
 use rules::{
-    CONTAINERS, ContainersRule, Everybodys, ProcessRule, Rule, SystemRule, USER_CPU, UsersRule,
-    hard, soft,
+    CONTAINERS, ContainersRule, Everybodys, Given, Per, ProcessRule, Rule, SystemRule, USER_CPU,
+    UsersRule, hard, soft,
 };
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -188,16 +191,52 @@ impl FundingPolicy {
         all
     }
 
-    /// The hard caps of the currency of a path's first level.
-    pub fn limits(&self, key: &PolicyKey) -> BTreeMap<Resource, DiskLimit> {
-        match key {
-            PolicyKey::Rule(name) if name == "system" => self.system.others().limits(),
-            PolicyKey::Rule(name) => {
-                let rule = self.rule.iter().find(|rule| rule.name == *name);
-                rule.map_or_else(BTreeMap::new, |rule| rule.others().limits())
+    /// What it gives now to a currency that it keeps below base; `None` where it has that no more.
+    fn given(&self, key: &PolicyKey) -> Option<Given> {
+        let per = match key {
+            PolicyKey::User(_) => Per::User,
+            PolicyKey::Group(_) => Per::Group,
+            PolicyKey::Rule(name) if name == "system" => {
+                return self.system.managed.then(|| self.system.given(self.memory_kib));
             }
-            PolicyKey::User(_) | PolicyKey::Group(_) => self.users.others().limits(),
-        }
+            PolicyKey::Rule(name) if name == CONTAINERS => {
+                let cpu = thousandths(Resource::CPU, self.containers.cpu);
+                return self.containers.managed.then(|| (vec![cpu], BTreeMap::new()));
+            }
+            PolicyKey::Rule(name) => {
+                let rule = self.rule.iter().find(|rule| rule.name == *name)?;
+                return Some((rule.funding(self.memory_kib), rule.others().limits()));
+            }
+        };
+        let is_so = self.users.managed && self.users.one_currency == per;
+        is_so.then(|| self.users.given(self.memory_kib))
+    }
+
+    /// The first levels that were made by another policy than this one, as this one has them. Where this one does not have
+    /// them, they keep their CPU, for there may be processes, and nothing else.
+    pub fn changed(&self, ledger: &Ledger) -> Vec<Placement> {
+        let changed = |(key, home): (&PolicyKey, &Home)| {
+            let issuers: Vec<CurrencyId> =
+                ledger.backing(home.currency).map(|(_, ticket)| ticket.issuer).collect();
+            if !issuers.is_empty() && !issuers.contains(&BASE) {
+                return None;
+            }
+            let (funding, limits) = self.given(key).unwrap_or_else(|| {
+                let cpu = home.given.iter().filter(|it| it.resource == Resource::CPU);
+                (cpu.cloned().collect(), BTreeMap::new())
+            });
+            if funding == home.given && limits == home.limits {
+                return None;
+            }
+            let record = &ledger.currency(home.currency)?.record;
+            let (key, name, mode) = (key.clone(), record.name.clone(), record.mode);
+            let (owner, group) = (record.owner, record.group);
+            Some(Placement { key, name, owner, group, mode, funding, limits })
+        };
+        let mut levels: Vec<Placement> = ledger.homes().filter_map(changed).collect();
+        // What some have no more is there for others.
+        levels.sort_by_key(|level| ledger.home(&level.key).is_some_and(|home| grows(home, level)));
+        levels
     }
 
     /// Whether it hangs on where a process runs, and not on its user alone, that it is placed there.
@@ -235,6 +274,16 @@ impl FundingPolicy {
         let process = vec![soft(self.processes.cpu)];
         Some(Placements { levels, process })
     }
+}
+
+/// Whether a policy promises a currency more of something than it did.
+fn grows(home: &Home, level: &Placement) -> bool {
+    let before = |new: &Funding| {
+        let same = |old: &&Funding| old.resource == new.resource && old.kind == new.kind;
+        home.given.iter().find(same).map_or(0, |old| old.amount)
+    };
+    let mut hard = level.funding.iter().filter(|it| it.kind == TicketKind::Hard);
+    hard.any(|new| new.amount > before(new))
 }
 
 /// The path of a process of a user, by the names that the system knows.
@@ -359,10 +408,10 @@ mod tests {
         assert_eq!(alice.levels[0].funding, expected);
         let bob = policy.placements(&who(1001, "bob")).expect("managed");
         assert_eq!(bob.levels[0].funding, [funding("memory", TicketKind::Hard, 2 << 20)]);
-        let limits = policy.limits(&PolicyKey::User(1000));
+        let limits = &alice.levels[0].limits;
         let limit = limits[&Resource::disk("sda")];
         assert_eq!((limit.read_bytes, limit.writes), (Some(10 << 20), Some(100)));
-        assert!(policy.limits(&PolicyKey::Rule("big".to_owned())).is_empty());
+        assert!(bob.levels[0].limits.is_empty());
         let names: Vec<String> = policy.resources().iter().map(Resource::to_string).collect();
         assert_eq!(names, ["memory", "disk:sda", "disk:sdb"]);
     }

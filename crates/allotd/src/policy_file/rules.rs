@@ -2,10 +2,16 @@
 
 use super::amount::{LimitRule, Others, Share, thousandths};
 use crate::people::{Kind, Who};
-use ledger::{Funding, Mode, Placement, PolicyKey, Resource, Rights, TicketKind};
+use ledger::{DiskLimit, Funding, Mode, Placement, PolicyKey, Resource, Rights, TicketKind};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+
+/// Hard caps, by disk.
+pub(super) type Limits = BTreeMap<Resource, DiskLimit>;
+
+/// The tickets and hard caps of a currency.
+pub(super) type Given = (Vec<Funding>, Limits);
 
 /// What one of the clients is made with that are everybody's: the kernel's threads, and the
 /// processes that nobody manages. Where neither is given, the default.
@@ -244,15 +250,18 @@ impl Rule {
         // Where users share one currency, each may issue from it only what the policy gives:
         // their forks divide what they have (see the ledger's `fork`).
         let funding = self.funding(memory_kib);
-        let top = shared(PolicyKey::Rule(self.name.clone()), &self.name, funding);
-        if self.each_user { vec![top, own(who, vec![soft(1000)])] } else { vec![top] }
+        let limits = self.others().limits();
+        let top = shared(PolicyKey::Rule(self.name.clone()), &self.name, (funding, limits));
+        let own = || own(who, (vec![soft(1000)], Limits::new()));
+        if self.each_user { vec![top, own()] } else { vec![top] }
     }
 }
 
 impl ContainersRule {
     pub(super) fn levels(&self, who: &Who) -> Option<Vec<Placement>> {
         let funding = vec![thousandths(Resource::CPU, self.cpu)];
-        let top = || shared(PolicyKey::Rule(CONTAINERS.to_owned()), CONTAINERS, funding);
+        let given = (funding, Limits::new());
+        let top = || shared(PolicyKey::Rule(CONTAINERS.to_owned()), CONTAINERS, given);
         (self.managed && who.is_elsewhere()).then(|| vec![top()])
     }
 }
@@ -271,12 +280,18 @@ impl SystemRule {
         if !self.managed || !is_ours {
             return None;
         }
+        let key = PolicyKey::Rule("system".to_owned());
+        Some(vec![shared(key, "system", self.given(memory_kib))])
+    }
+
+    /// What the currency of services is given.
+    pub(super) fn given(&self, memory_kib: u64) -> Given {
         let cpu = match self.floor {
             0 => soft(USER_CPU),
             floor => hard(floor),
         };
         let funding = std::iter::once(cpu).chain(self.others().funding(memory_kib)).collect();
-        Some(vec![shared(PolicyKey::Rule("system".to_owned()), "system", funding)])
+        (funding, self.others().limits())
     }
 }
 
@@ -294,20 +309,26 @@ impl UsersRule {
         if !self.managed || !is_ours {
             return None;
         }
-        let cpu = thousandths(Resource::CPU, self.cpu);
-        let funding = std::iter::once(cpu).chain(self.others().funding(memory_kib)).collect();
+        let given = self.given(memory_kib);
         Some(match self.one_currency {
-            Per::User => vec![own(who, funding)],
+            Per::User => vec![own(who, given)],
             Per::Group => {
                 let name = named("gid", who.gid, &who.group);
-                let top = shared(PolicyKey::Group(who.gid), &name, funding);
-                vec![top, own(who, vec![soft(1000)])]
+                let top = shared(PolicyKey::Group(who.gid), &name, given);
+                vec![top, own(who, (vec![soft(1000)], Limits::new()))]
             }
         })
     }
+
+    /// What each user, or each group, is given.
+    pub(super) fn given(&self, memory_kib: u64) -> Given {
+        let cpu = thousandths(Resource::CPU, self.cpu);
+        let funding = std::iter::once(cpu).chain(self.others().funding(memory_kib)).collect();
+        (funding, self.others().limits())
+    }
 }
 
-pub(super) fn own(who: &Who, funding: Vec<Funding>) -> Placement {
+pub(super) fn own(who: &Who, (funding, limits): Given) -> Placement {
     Placement {
         key: PolicyKey::User(who.uid),
         name: named("uid", who.uid, &who.user),
@@ -315,11 +336,13 @@ pub(super) fn own(who: &Who, funding: Vec<Funding>) -> Placement {
         group: who.gid,
         mode: Mode::new(Rights::ALL, Rights::NONE, Rights::NONE),
         funding,
+        limits,
     }
 }
 
-pub(super) fn shared(key: PolicyKey, name: &str, funding: Vec<Funding>) -> Placement {
-    Placement { key, name: name.to_owned(), owner: 0, group: 0, mode: Mode::PRIVATE, funding }
+pub(super) fn shared(key: PolicyKey, name: &str, (funding, limits): Given) -> Placement {
+    let (name, mode) = (name.to_owned(), Mode::PRIVATE);
+    Placement { key, name, owner: 0, group: 0, mode, funding, limits }
 }
 
 /// A name that a currency can have: not every user name is one.

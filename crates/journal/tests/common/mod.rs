@@ -234,6 +234,7 @@ pub fn placements(uid: u32) -> Placements {
             group: uid,
             mode: Mode::PRIVATE,
             funding: vec![cpu(1000)],
+            limits: Default::default(),
         }],
         process: vec![cpu(100)],
     }

@@ -5,9 +5,9 @@ use super::currency::is_name;
 use crate::broker::Broker;
 use crate::writer::Writer;
 use crate::{
-    AMOUNT_MAX, BASE, Change, Class, CurrencyId, CurrencyKind, CurrencyRecord, Funding, HARD_TOTAL,
-    Home, MEMORY_KIB_MAX, NewClient, Placement, Placements, PolicyKey, Refusal, Resource,
-    TicketKind,
+    AMOUNT_MAX, BASE, Change, Class, CurrencyId, CurrencyKind, CurrencyRecord, DiskLimit, Funding,
+    HARD_TOTAL, Home, LIMITS_MAX, MEMORY_KIB_MAX, NewClient, Placement, Placements, PolicyKey,
+    Refusal, Resource, SetLimit, TicketKind,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,6 +17,7 @@ family! {
     PlacementOperation as Placement {
         "set_base" => SetBase,
         "place" => Place,
+        "follow_policy" => FollowPolicy,
     }
 }
 
@@ -102,6 +103,30 @@ impl Operation for Place {
     }
 }
 
+/// Brings a currency that the policy keeps below base up to date with a policy that has changed. The system.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FollowPolicy {
+    pub level: Placement,
+}
+
+impl Operation for FollowPolicy {
+    fn check(&self, broker: &Broker<'_>) -> Result<(), Refusal> {
+        broker.system("bring what the funding policy gives up to date")?;
+        let levels = vec![self.level.clone()];
+        check_placements(&Placements { levels, process: Vec::new() })
+    }
+
+    fn apply(self, writer: &mut Writer<'_>) {
+        if writer.ledger.home(&self.level.key).is_some() {
+            writer.ensure_level(BASE, &self.level);
+        }
+    }
+
+    fn describe(&self) -> String {
+        format!("{} has what the funding policy gives now", self.level.name)
+    }
+}
+
 impl Writer<'_> {
     /// Funds a client from the last level of a path, whose currencies are made where missing.
     pub(super) fn place(&mut self, client: CurrencyId, placements: &Placements) {
@@ -129,7 +154,8 @@ impl Writer<'_> {
                 kind: CurrencyKind::Pure,
             }),
         };
-        let home = Home { currency: id, given: level.funding.clone() };
+        let (given, limits) = (level.funding.clone(), level.limits.clone());
+        let home = Home { currency: id, given, limits };
         if known.as_ref() == Some(&home) {
             return id;
         }
@@ -151,7 +177,7 @@ impl Writer<'_> {
             let lendable = issuer == BASE && new.kind == TicketKind::Soft;
             let lent = if lendable { self.ledger.lent(id, &new.resource) } else { 0 };
             let untouched = match (held, amount_in(given, new)) {
-                (None, None) => !self.ledger.funds(id, issuer),
+                (None, None) => !self.is_funded_with(id, issuer, &new.resource),
                 (Some((_, ticket)), Some(amount)) => ticket.amount + lent == amount,
                 _ => false,
             };
@@ -163,8 +189,39 @@ impl Writer<'_> {
                 self.fund(id, issuer, &fitted);
             }
         }
+        self.follow_limits(id, known.as_ref(), level);
         self.write(Change::Home { key: level.key.clone(), before: known, after: Some(home) });
         id
+    }
+
+    /// Whether a currency has tickets of a resource from an issuer, of either kind.
+    fn is_funded_with(&self, id: CurrencyId, issuer: CurrencyId, resource: &Resource) -> bool {
+        let backing = || self.ledger.backing(id).map(|(_, ticket)| ticket);
+        backing().any(|ticket| ticket.issuer == issuer && ticket.resource == *resource)
+    }
+
+    /// Sets the hard caps of a level, and takes away those that the policy had set and has no more. Those that were set
+    /// by hand stay.
+    fn follow_limits(&mut self, id: CurrencyId, known: Option<&Home>, level: &Placement) {
+        let given = known.map(|home| home.limits.clone()).unwrap_or_default();
+        if given == level.limits {
+            return;
+        }
+        self.edit(id, |record| {
+            let limits = &mut record.limits;
+            limits.retain(|resource, set| {
+                level.limits.contains_key(resource) || given.get(resource) != Some(&set.limit)
+            });
+            for (resource, limit) in &level.limits {
+                let untouched = match limits.get(resource) {
+                    Some(set) => given.get(resource) == Some(&set.limit),
+                    None => !given.contains_key(resource) && limits.len() < LIMITS_MAX,
+                };
+                if untouched {
+                    limits.insert(resource.clone(), SetLimit { limit: *limit, by_superuser: true });
+                }
+            }
+        });
     }
 
     fn free_name(&self, owner: u32, name: &str) -> String {
@@ -205,6 +262,12 @@ pub(super) fn check_placements(placements: &Placements) -> Result<(), Refusal> {
         let in_range = if depth == 0 { in_range_of_base } else { in_range };
         if !level.funding.iter().all(in_range) {
             return bad(&level.name, "its amounts are out of range");
+        }
+        if let Some(why) = level.limits.values().find_map(DiskLimit::wrong) {
+            return bad(&level.name, &why);
+        }
+        if !level.limits.keys().all(Resource::has_limits) {
+            return bad(&level.name, "only disks have limits");
         }
     }
     if !placements.process.iter().all(in_range) {

@@ -123,6 +123,7 @@ pub fn user_level(uid: u32) -> Placement {
         group: uid,
         mode: "fci--i---".parse().expect("a mode"),
         funding: vec![soft(100)],
+        limits: Default::default(),
     }
 }
 
