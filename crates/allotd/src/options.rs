@@ -118,8 +118,8 @@ pub enum Command {
 
 /// The names that `--enforcer` takes, with what each is.
 fn enforcer_names() -> impl clap::builder::TypedValueParser<Value = String> {
-    let best =
-        "The best that this machine offers, in the order below; a private allotd has user-level";
+    let best = "The best that this machine offers, in the order below; a private allotd has cgroup or \
+                user-level";
     let nobody = "Nobody: the ledger is kept and nothing is touched";
     let named = |name: &'static str, help: &'static str| PossibleValue::new(name).help(help);
     let of_cpu = ENFORCERS.iter().filter(|it| it.serves(ledger::KindName::CPU));

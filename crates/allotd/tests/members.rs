@@ -266,7 +266,7 @@ fn the_policy_is_shown_and_a_change_that_cannot_be_is_refused() {
 
 #[test]
 fn a_private_allotd_takes_nothing_for_the_whole_machine() {
-    for enforcer in ["sched-ext", "cgroup"] {
+    for enforcer in ["sched-ext", "weights"] {
         let mut daemon = Daemon::prepare(&["--user", "--enforcer", enforcer]);
         assert!(!daemon.try_launch(), "{enforcer}");
         assert!(daemon.log().contains("shares the whole machine"), "{}", daemon.log());

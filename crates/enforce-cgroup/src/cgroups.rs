@@ -4,7 +4,7 @@
 //! its new cgroup, or in the record, before it is moved.
 
 use crate::record::{Record, UndoEntry};
-use crate::systemd::{Manager, unit_name, units_of};
+use crate::systemd::{Manager, UserScope, unit_name, units_of};
 use crate::tree::{self, Moved};
 use disk::{DeviceNumber, Notes};
 use observe::{Hierarchy, ProcessHandle};
@@ -23,6 +23,8 @@ pub(crate) struct Cgroups {
     pub guests: PathBuf,
     /// The manager of units, where systemd owns the tree.
     pub systemd: Option<Manager>,
+    /// The scope that everything of ours is in, where a user's manager delegates it.
+    pub scope: Option<UserScope>,
     /// Whether the CPU is shared out here.
     pub shares_cpu: bool,
     record: Record,
@@ -47,7 +49,7 @@ pub(crate) struct Folders {
 impl Cgroups {
     pub fn new(
         folders: Folders,
-        systemd: Option<Manager>,
+        (systemd, scope): (Option<Manager>, Option<UserScope>),
         shares_cpu: bool,
         record: Record,
     ) -> Cgroups {
@@ -57,6 +59,7 @@ impl Cgroups {
             top,
             guests,
             systemd,
+            scope,
             shares_cpu,
             record,
             ours: BTreeMap::new(),
@@ -143,6 +146,9 @@ impl Cgroups {
         if self.ours.contains_key(leaf) && leaf.is_dir() && is_complete {
             return Ok(());
         }
+        if let (Some(scope), Some(guardian)) = (&self.scope, self.record.guardian_pid()) {
+            scope.hold(&self.tree, guardian)?;
+        }
         self.turn_on_controllers()?;
         let is_guest = leaf.starts_with(&self.guests);
         let top = if is_guest { &self.guests } else { &self.top }.clone();
@@ -168,14 +174,25 @@ impl Cgroups {
         Ok(())
     }
 
-    /// Turns the controllers on at the root.
+    /// The folder of the cgroup around ours: the root, or our scope.
+    fn base(&self) -> &Path {
+        self.scope.as_ref().map_or(self.tree.mount(), UserScope::folder)
+    }
+
+    /// The cgroup for processes that cannot go back to where they were found.
+    pub fn refuge(&self) -> Option<PathBuf> {
+        tree::refuge(&self.tree, &self.top)
+    }
+
+    /// Turns the controllers on around our cgroups.
     fn turn_on_controllers(&mut self) -> io::Result<()> {
+        let base = self.base().to_owned();
         for controller in &self.controllers {
-            if !tree::controls_children(self.tree.mount(), controller) {
-                let (cgroup, controller) = ("/".to_owned(), (*controller).to_owned());
+            if !tree::controls_children(&base, controller) {
+                let (cgroup, controller) = (self.tree.path_of(&base), (*controller).to_owned());
                 let turn_on = format!("+{controller}");
                 self.record.note(&UndoEntry::NoController { cgroup, controller })?;
-                tree::write(self.tree.mount(), "cgroup.subtree_control", &turn_on)?;
+                tree::write(&base, "cgroup.subtree_control", &turn_on)?;
             }
         }
         Ok(())
@@ -188,9 +205,10 @@ impl Cgroups {
         let is_stale = |path: &&PathBuf| !needed.contains(path.as_path());
         let stale: Vec<PathBuf> = self.ours.keys().filter(is_stale).cloned().collect();
         let mut failed = Vec::new();
+        let refuge = self.refuge();
         // Inner ones first: a longer path is greater.
         for path in stale.into_iter().rev() {
-            match tree::dissolve(&self.tree, &path) {
+            match tree::dissolve(&self.tree, &path, refuge.as_deref()) {
                 Ok(_) => {
                     self.ours.remove(&path);
                     self.renewed.push(path);
@@ -221,7 +239,10 @@ impl Cgroups {
                 self.record.note(&UndoEntry::Process { process, cgroup: home })?;
             }
         }
-        tree::move_process(process, &self.tree, leaf)
+        match &self.scope {
+            Some(scope) => scope.take_in(process, &self.tree, leaf),
+            None => tree::move_process(process, &self.tree, leaf),
+        }
     }
 
     // Settings of others. Errors are in words.

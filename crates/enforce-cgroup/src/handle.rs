@@ -9,7 +9,7 @@ use crate::options::{CGROUP_PERIOD_NS, CgroupOptions, PeriodOutOfRange};
 use crate::record::Record;
 use crate::root::{CgroupOwner, CgroupRoot};
 use crate::state::State;
-use crate::systemd::Manager;
+use crate::systemd::{Manager, UserScope};
 use enforcer::{Actor, EnforceError, Enforcer, Plan, Sample, Status, periodic};
 use observe::{CgroupVersion, Hierarchy};
 use std::convert::Infallible;
@@ -47,7 +47,23 @@ impl Cgroup {
         if !CGROUP_PERIOD_NS.contains(&period_ns) {
             return Err(PeriodOutOfRange(period_ns).into());
         }
+        let what = "reach systemd";
+        let unreachable = |source| EnforceError::Os { what, source };
+        let (manager, scope) = match root.owner {
+            CgroupOwner::Nobody => (None, None),
+            CgroupOwner::Systemd => {
+                let manager = Manager::connect().map_err(std::io::Error::other);
+                (Some(manager.map_err(unreachable)?), None)
+            }
+            CgroupOwner::UserManager => (None, Some(UserScope::new(&root).map_err(unreachable)?)),
+        };
+        let base = scope.as_ref().map_or(&*root.mount, UserScope::folder);
+        let below = base.strip_prefix(&root.mount).unwrap_or(base).display();
         let names = [name.clone(), format!("{name}-guests")];
+        let names = names.map(|name| match &scope {
+            Some(_) => format!("{below}/{name}"),
+            None => name,
+        });
         let mut record =
             Record::create(&program, &path, &root, &names).map_err(EnforceError::refused)?;
         let leftovers = record.leftovers().clone();
@@ -58,14 +74,7 @@ impl Cgroup {
         let folders = Folders { tree, top, guests };
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let controllers = controllers(shares_cpu.then_some(cpus), memory, disks);
-        let manager = match root.owner {
-            CgroupOwner::Nobody => None,
-            CgroupOwner::Systemd => Some(Manager::connect().map_err(|error| EnforceError::Os {
-                what: "reach systemd",
-                source: std::io::Error::other(error),
-            })?),
-        };
-        let cgroups = Cgroups::new(folders, manager, shares_cpu, record);
+        let cgroups = Cgroups::new(folders, (manager, scope), shares_cpu, record);
         let pace = (Duration::from_nanos(period_ns), cpus);
         let actor = periodic::start("allot-cgroup", State::new(pace, cgroups, controllers))?;
         Ok(Cgroup { actor, root, period_ns, cpus, leftovers })

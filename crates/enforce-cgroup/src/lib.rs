@@ -22,4 +22,4 @@ pub use handle::Cgroup;
 pub use options::{CGROUP_PERIOD_NS, CgroupOptions, DEFAULT_CGROUP_PERIOD_NS, PeriodOutOfRange};
 pub use record::{CGROUPS_REMOVED, CgroupRestorer, PROCESSES_MOVED, SETTINGS_RESTORED};
 pub use registration::REGISTRATION;
-pub use root::{CgroupOwner, CgroupRoot, NoCgroup, available, available_for};
+pub use root::{CgroupOwner, CgroupRoot, NoCgroup, available, available_for, available_to_user};

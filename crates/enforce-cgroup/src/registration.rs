@@ -4,7 +4,7 @@ use crate::controllers::{DiskOptions, MemoryOptions};
 use crate::handle::Cgroup;
 use crate::options::CgroupOptions;
 use crate::record::CgroupRestorer;
-use crate::root::{CgroupRoot, NoCgroup, available_for};
+use crate::root::{CgroupRoot, NoCgroup, available_for, available_to_user};
 use disk::{KeptDisks, Places};
 use enforcer::{Check, EnforceError, Enforcer, Registration, ResourceStatus, Settings, Survey};
 use ledger::{KindName, Resource, ResourceKind};
@@ -20,10 +20,10 @@ const RECORD: &str = ".shares";
 pub const REGISTRATION: Registration = Registration {
     name: "cgroup",
     kinds: || vec![ResourceKind::cpu(), ResourceKind::memory(), ResourceKind::disk()],
-    serves_private: false,
+    serves_private: true,
     summary: "The kernel's own weights, by cgroup v2",
     merit: |_| "the kernel's own weights",
-    available: |_, kind| root_for(kind).map(|root| root.to_string()),
+    available: |settings, kind| root_for(settings, kind).map(|root| root.to_string()),
     start,
     records: &[RECORD_WITH_CPU, RECORD],
     restorer: Some(&CgroupRestorer),
@@ -39,9 +39,14 @@ fn controller(kind: KindName) -> &'static str {
     }
 }
 
-fn root_for(kind: KindName) -> Result<CgroupRoot, String> {
-    available_for(controller(kind))
-        .map_err(|why| format!("{}; {}", with_causes(&why), advice(&why)))
+fn root_for(settings: &Settings, kind: KindName) -> Result<CgroupRoot, String> {
+    let root = match (settings.is_private, kind) {
+        (false, _) => available_for(controller(kind)),
+        (true, KindName::CPU) => available_to_user(controller(kind)),
+        // Guarantees do not hold beyond those of the cgroups around, which are not the user's to give.
+        (true, _) => return Err("a private allotd shares the CPU only".to_owned()),
+    };
+    root.map_err(|why| format!("{}; {}", with_causes(&why), advice(&why)))
 }
 
 /// An error with all its causes, the innermost of which is what the kernel said.
@@ -62,6 +67,12 @@ fn advice(why: &NoCgroup) -> &'static str {
         NoCgroup::Occupied(_) => "move its processes into a cgroup below it first",
         NoCgroup::BuiltWithoutBus => "build allotd with that feature",
         NoCgroup::NoBus(_) => "start D-Bus, or see why `busctl status` fails",
+        NoCgroup::NoUserManager(_) => {
+            "log in by systemd's logind, with a bus of the user's (dbus-user-session)"
+        }
+        NoCgroup::NotDelegated(..) => {
+            "as root: `systemctl edit user@.service`, [Service] Delegate=cpu memory pids"
+        }
         NoCgroup::Kernel(_) => "see the kernel's log",
     }
 }
@@ -69,7 +80,8 @@ fn advice(why: &NoCgroup) -> &'static str {
 fn start(settings: &Settings, kinds: &[KindName]) -> Result<Box<dyn Enforcer>, EnforceError> {
     let shares_cpu = kinds.contains(&KindName::CPU);
     let first = kinds.first().copied().unwrap_or(KindName::CPU);
-    let root = available_for(controller(first)).map_err(EnforceError::refused)?;
+    let available = if settings.is_private { available_to_user } else { available_for };
+    let root = available(controller(first)).map_err(EnforceError::refused)?;
     let record = settings.record(if shares_cpu { RECORD_WITH_CPU } else { RECORD });
     let memory = MemoryOptions {
         reclaim: ReclaimPolicy::of(settings),
@@ -89,13 +101,13 @@ fn start(settings: &Settings, kinds: &[KindName]) -> Result<Box<dyn Enforcer>, E
 
 fn survey(settings: &Settings) -> Survey {
     let mut survey = Survey::default();
-    let (ok, says) = match root_for(KindName::CPU) {
+    let (ok, says) = match root_for(settings, KindName::CPU) {
         Ok(root) => (true, root.to_string()),
         Err(says) => (false, says),
     };
     survey.checks.push(Check { name: "cgroup weights".to_owned(), ok, says });
     survey.checks.push(layout());
-    survey.resources.push(match root_for(KindName::MEMORY) {
+    survey.resources.push(match root_for(settings, KindName::MEMORY) {
         Ok(root) => {
             found(Resource::MEMORY, Some("cgroup"), format!("{root}, once anybody has tickets"))
         }
@@ -111,7 +123,7 @@ fn found(resource: Resource, by: Option<&str>, why: String) -> ResourceStatus {
 
 /// Adds every disk, what its shares would be kept by, and what no share can hold.
 fn survey_disks(settings: &Settings, survey: &mut Survey) {
-    let io = root_for(KindName::DISK);
+    let io = root_for(settings, KindName::DISK);
     let kept = KeptDisks::load(&settings.disks_file);
     if let Err(error) = &kept {
         let (name, says) = ("disk speeds".to_owned(), with_causes(error));

@@ -1,6 +1,8 @@
 //! The machine's cgroup tree: whether it can be used, and who owns it.
 
+use crate::systemd::BusError;
 use observe::CgroupLayout;
+use rustix::fs::{Access, StatVfsMountFlags};
 use std::path::{Path, PathBuf};
 
 /// A cgroup v2 tree with the CPU controller.
@@ -8,6 +10,8 @@ use std::path::{Path, PathBuf};
 pub struct CgroupRoot {
     /// Where it is mounted.
     pub mount: PathBuf,
+    /// The folder of what is ours to share out: all of it, or what a user's manager has.
+    pub base: PathBuf,
     /// Its owner.
     pub owner: CgroupOwner,
 }
@@ -19,6 +23,8 @@ pub enum CgroupOwner {
     Nobody,
     /// systemd: we ask it for weights of its units, and move nobody.
     Systemd,
+    /// A user's systemd, for a private allotd: it delegates a scope, and we make cgroups there.
+    UserManager,
 }
 
 impl std::fmt::Display for CgroupRoot {
@@ -29,6 +35,11 @@ impl std::fmt::Display for CgroupRoot {
             CgroupOwner::Systemd => {
                 write!(f, "cgroup v2 in {mount}, which systemd owns: one weight a unit")
             }
+            CgroupOwner::UserManager => write!(
+                f,
+                "cgroup v2 in {}, which systemd delegates: one cgroup a client, in a scope",
+                self.base.display()
+            ),
         }
     }
 }
@@ -60,6 +71,12 @@ pub enum NoCgroup {
     /// systemd owns the tree and cannot be asked.
     #[error("systemd owns the cgroup tree and cannot be reached over D-Bus: {0}")]
     NoBus(String),
+    /// There is no manager of a user's units.
+    #[error("systemd's user manager cannot be reached: {0}")]
+    NoUserManager(String),
+    /// The user's manager may not make cgroups, or not with this controller.
+    #[error("systemd's user manager was not given the {1} controller in {0}")]
+    NotDelegated(PathBuf, &'static str),
     /// The kernel could not be asked.
     #[error("{0}")]
     Kernel(String),
@@ -78,34 +95,17 @@ pub fn available() -> Result<CgroupRoot, NoCgroup> {
 /// # Errors
 /// The reason, for `allot doctor`.
 pub fn available_for(controller: &'static str) -> Result<CgroupRoot, NoCgroup> {
-    let facts = observe::machine();
-    let offers = |controllers: &[String]| controllers.iter().any(|name| name == controller);
-    let mount = match facts.cgroup {
-        CgroupLayout::V2 { mount, controllers } if offers(&controllers) => PathBuf::from(mount),
-        CgroupLayout::V2 { mount, .. } => {
-            return Err(NoCgroup::NoController(mount.into(), controller));
-        }
-        CgroupLayout::Hybrid { controllers, mount, .. } if offers(&controllers) => mount.into(),
-        CgroupLayout::Hybrid { v1_controllers, .. }
-        | CgroupLayout::V1 { controllers: v1_controllers }
-            if offers(&v1_controllers) =>
-        {
-            return Err(NoCgroup::BoundToV1(controller));
-        }
-        CgroupLayout::Hybrid { mount, .. } => {
-            return Err(NoCgroup::NoController(mount.into(), controller));
-        }
-        CgroupLayout::V1 { .. } | CgroupLayout::None => return Err(NoCgroup::NoTree),
-    };
+    let mount = mount_with(controller)?;
     if !may_use(&mount)? {
         return Err(NoCgroup::NotRoot);
     }
-    if facts.is_systemd_running {
+    let base = mount.clone();
+    if observe::machine().is_systemd_running {
         if !cfg!(feature = "systemd") {
             return Err(NoCgroup::BuiltWithoutBus);
         }
         crate::systemd::Manager::connect().map_err(|error| NoCgroup::NoBus(error.to_string()))?;
-        return Ok(CgroupRoot { mount, owner: CgroupOwner::Systemd });
+        return Ok(CgroupRoot { mount, base, owner: CgroupOwner::Systemd });
     }
     // The root of the machine may hold processes beside cgroups; that of a namespace may not.
     let is_namespace = mount.join("cgroup.type").exists();
@@ -115,11 +115,48 @@ pub fn available_for(controller: &'static str) -> Result<CgroupRoot, NoCgroup> {
     if occupied {
         return Err(NoCgroup::Occupied(mount));
     }
-    Ok(CgroupRoot { mount, owner: CgroupOwner::Nobody })
+    Ok(CgroupRoot { mount, base, owner: CgroupOwner::Nobody })
+}
+
+/// Checks whether systemd's manager of the user whom we run as delegates cgroups that can share out the resource of a
+/// controller.
+///
+/// # Errors
+/// The reason, for `allot doctor`.
+pub fn available_to_user(controller: &'static str) -> Result<CgroupRoot, NoCgroup> {
+    let mount = mount_with(controller)?;
+    let unreachable = |error: BusError| NoCgroup::NoUserManager(error.to_string());
+    let manager = crate::systemd::connect_user().map_err(unreachable)?;
+    let path = manager.control_group().map_err(unreachable)?;
+    let base = mount.join(path.trim_start_matches('/'));
+    let writable = rustix::fs::access(base.join("cgroup.procs"), Access::WRITE_OK).is_ok();
+    let controllers = crate::tree::read(&base, "cgroup.controllers").unwrap_or_default();
+    if !writable || !controllers.split_whitespace().any(|name| name == controller) {
+        return Err(NoCgroup::NotDelegated(base, controller));
+    }
+    Ok(CgroupRoot { mount, base, owner: CgroupOwner::UserManager })
+}
+
+/// Finds the mounted tree that has a controller.
+fn mount_with(controller: &'static str) -> Result<PathBuf, NoCgroup> {
+    let facts = observe::machine();
+    let offers = |controllers: &[String]| controllers.iter().any(|name| name == controller);
+    match facts.cgroup {
+        CgroupLayout::V2 { mount, controllers } if offers(&controllers) => Ok(mount.into()),
+        CgroupLayout::V2 { mount, .. } => Err(NoCgroup::NoController(mount.into(), controller)),
+        CgroupLayout::Hybrid { controllers, mount, .. } if offers(&controllers) => Ok(mount.into()),
+        CgroupLayout::Hybrid { v1_controllers, .. }
+        | CgroupLayout::V1 { controllers: v1_controllers }
+            if offers(&v1_controllers) =>
+        {
+            Err(NoCgroup::BoundToV1(controller))
+        }
+        CgroupLayout::Hybrid { mount, .. } => Err(NoCgroup::NoController(mount.into(), controller)),
+        CgroupLayout::V1 { .. } | CgroupLayout::None => Err(NoCgroup::NoTree),
+    }
 }
 
 fn may_use(mount: &Path) -> Result<bool, NoCgroup> {
-    use rustix::fs::{Access, StatVfsMountFlags};
     let flags = rustix::fs::statvfs(mount)
         .map_err(|error| NoCgroup::Kernel(format!("{}: {error}", mount.display())))?
         .f_flag;

@@ -81,11 +81,23 @@ pub enum Moved {
 /// # Errors
 /// When the kernel refuses.
 pub fn move_process(process: &ProcessHandle, tree: &Hierarchy, group: &Path) -> io::Result<Moved> {
+    move_process_by(process, tree, |pid| write(group, "cgroup.procs", &pid.to_string()))
+}
+
+/// Moves a process, all its threads, as [`move_process`] does, by `attach`, which is told its pid.
+///
+/// # Errors
+/// When it cannot be moved.
+pub fn move_process_by(
+    process: &ProcessHandle,
+    tree: &Hierarchy,
+    attach: impl FnOnce(u32) -> io::Result<()>,
+) -> io::Result<Moved> {
     if !process.is_alive() {
         return Ok(Moved::Gone);
     }
     let pid = process.identity().pid;
-    let written = write(group, "cgroup.procs", &pid.to_string());
+    let written = attach(pid);
     if !process.is_alive() {
         if written.is_ok()
             && let Ok(stranger) = ProcessHandle::open(pid)

@@ -62,6 +62,9 @@ impl<'a> Gathering<'a> {
                     Err(Unplaced::Gone) => {}
                     Err(Unplaced::Because(why)) => client.notes.push(why),
                 },
+                Member::Cgroup(_) if self.cgroups.scope.is_some() => client
+                    .notes
+                    .push("a private allotd leaves the weights of cgroups alone".to_owned()),
                 Member::Cgroup(id) => match self.group(id, &mut groups) {
                     Some(group) => client.groups.push(group),
                     None => client.notes.push(format!("no cgroup has the id {id}")),
@@ -105,7 +108,8 @@ impl<'a> Gathering<'a> {
         if self.cgroups.is_ours(&found) {
             let origin = tree::origin(&self.cgroups.folder(&found));
             let origin = origin.unwrap_or_else(|| "/".to_owned());
-            if let Err(error) = tree::move_back(process, &self.cgroups.tree, &origin) {
+            let (tree, refuge) = (&self.cgroups.tree, self.cgroups.refuge());
+            if let Err(error) = tree::bring_home(process, tree, &origin, refuge.as_deref()) {
                 tracing::warn!("{} stays in {found}: {error}", process.identity());
             }
         }
@@ -149,6 +153,8 @@ impl<'a> Gathering<'a> {
             Ok(Place::Foreign(found))
         } else if cgroups.is_ours(&found) || self.may_be_left(&found) {
             Ok(Place::Leaf)
+        } else if cgroups.scope.is_some() {
+            Err(format!("its cgroup {found} has settings of its own: it is left there"))
         } else if tree::weight(&cgroups.folder(&found)).is_some() {
             Ok(Place::Foreign(found))
         } else {
@@ -158,13 +164,17 @@ impl<'a> Gathering<'a> {
 
     /// Returns whether a process can leave its cgroup without leaving behind a limit that somebody set.
     fn may_be_left(&self, path: &str) -> bool {
-        let inner = Path::new(path).ancestors().filter(|path| *path != Path::new("/"));
+        // What is around our own cgroups too is not left.
+        let top = self.cgroups.path_of(&self.cgroups.top);
+        let inner = Path::new(path).ancestors().filter(|path| !Path::new(&top).starts_with(path));
         inner.filter_map(Path::to_str).all(|path| {
             let group = self.cgroups.folder(path);
             let is = |file: &str, value: &str| tree::read(&group, file).is_ok_and(|it| it == value);
             let listed = tree::read(&group, "cgroup.controllers").unwrap_or_else(|_| "?".into());
             // Controllers that we turned on for all beside ours, or that are on without anybody's wish.
-            let known = |name: &str| CONTROLLERS.contains(&name);
+            // systemd counts the processes of each unit, and will count those of our scope.
+            let counts = |name: &str| self.cgroups.scope.is_some() && name == "pids";
+            let known = |name: &str| CONTROLLERS.contains(&name) || counts(name);
             let free =
                 listed.split_whitespace().all(known) && tree::is_as_made(&group, &CONTROLLERS);
             free && is("cgroup.type", "domain") && is("cgroup.freeze", "0")

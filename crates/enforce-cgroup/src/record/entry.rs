@@ -17,7 +17,7 @@ pub(crate) enum UndoEntry {
     /// found. Stands in the record from the beginning.
     Tree {
         mount: PathBuf,
-        /// Below the mount.
+        /// Paths below the mount.
         ours: Vec<String>,
         systemd: bool,
     },

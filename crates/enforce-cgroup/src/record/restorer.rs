@@ -7,7 +7,7 @@ use ledger::ProcessIdentity;
 use observe::{CgroupVersion, Hierarchy, ProcessHandle};
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use undo::cgroup::Dissolved;
 use undo::{LogEntry, Restored, Restorer};
 
@@ -63,16 +63,22 @@ impl Tree {
     }
 
     fn is_ours(&self, path: &str) -> bool {
-        let top = path.trim_start_matches('/').split('/').next();
-        self.ours.iter().any(|name| Some(name.as_str()) == top)
+        let path = Path::new(path.trim_start_matches('/'));
+        self.ours.iter().any(|ours| path.starts_with(ours))
+    }
+
+    /// The cgroup for those who cannot go back to where they were found.
+    fn refuge(&self) -> Option<PathBuf> {
+        tree::refuge(&self.tree, &self.tree.folder(self.ours.first()?))
     }
 
     /// Takes those back who have an entry of their own. The others' places are on their cgroups.
     fn restore_processes(&self, entries: &[UndoEntry], restored: &mut Restored) {
+        let refuge = self.refuge();
         let move_back = |process: ProcessIdentity, cgroup: &str| {
             ProcessHandle::open_identity(process).is_ok_and(|handle| {
                 tree::cgroup_of(process.pid).is_some_and(|path| self.is_ours(&path))
-                    && tree::move_back(&handle, &self.tree, cgroup).is_ok()
+                    && tree::bring_home(&handle, &self.tree, cgroup, refuge.as_deref()).is_ok()
             })
         };
         for entry in entries {
@@ -84,8 +90,9 @@ impl Tree {
 
     /// Removes our cgroups.
     fn dissolve(&self, restored: &mut Restored) {
+        let refuge = self.refuge();
         for name in &self.ours {
-            match tree::dissolve(&self.tree, &self.tree.folder(name)) {
+            match tree::dissolve(&self.tree, &self.tree.folder(name), refuge.as_deref()) {
                 Ok(Dissolved { moved, removed }) => {
                     restored.count(PROCESSES_MOVED, moved);
                     restored.count(CGROUPS_REMOVED, removed);

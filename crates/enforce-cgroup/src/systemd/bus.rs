@@ -3,8 +3,11 @@
 //! They are set for this boot only (`runtime`). systemd keeps such a setting in /run, also when the unit is started
 //! anew, until it is set back.
 
+use super::units::Scope;
+use std::path::Path;
+use std::time::Duration;
 use zbus::Message;
-use zbus::blocking::Connection;
+use zbus::blocking::{Connection, connection};
 use zbus::zvariant::{DynamicType, OwnedObjectPath, Value};
 
 const SERVICE: &str = "org.freedesktop.systemd1";
@@ -13,6 +16,9 @@ const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 
 /// systemd's property of weights on single devices.
 const DISK_WEIGHTS: &str = "IODeviceWeight";
+
+/// Timeout of a call to a user's manager, which is the user's to stop.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A refusal of systemd.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +34,10 @@ impl BusError {
     }
 }
 
-/// The manager of the system's units.
+/// Properties of a unit, as `StartTransientUnit` takes them.
+type Properties<'a> = Vec<(&'a str, Value<'a>)>;
+
+/// The manager of the system's units, or of a user's.
 #[derive(Debug)]
 pub(crate) struct Manager {
     bus: Connection,
@@ -40,6 +49,44 @@ impl Manager {
         let manager = Manager { bus: apart(Connection::system)? };
         manager.property(PATH, MANAGER, "Version")?;
         Ok(manager)
+    }
+
+    /// Connects to a user's manager by that user's bus, and makes sure that it answers.
+    pub fn connect_user(socket: &Path) -> Result<Manager, BusError> {
+        let address = format!("unix:path={}", socket.display());
+        let builder = || connection::Builder::address(address.as_str());
+        let connect = || builder()?.method_timeout(TIMEOUT).build();
+        let manager = Manager { bus: apart(connect)? };
+        manager.property(PATH, MANAGER, "Version")?;
+        Ok(manager)
+    }
+
+    /// Returns the cgroup of the manager itself, as a path from `/`.
+    pub fn control_group(&self) -> Result<String, BusError> {
+        let path = self.property(PATH, MANAGER, "ControlGroup")?;
+        Ok(path.try_into().map_err(zbus::Error::from)?)
+    }
+
+    /// Makes a scope with one process in it; what is below it is ours (`Delegate`).
+    pub fn start_scope(&self, scope: &Scope, pid: u32) -> Result<(), BusError> {
+        let properties: Properties = vec![
+            ("Description", Value::from("Clients of allotd")),
+            ("Slice", Value::from(scope.slice)),
+            ("Delegate", Value::from(true)),
+            ("CPUWeight", Value::from(scope.weight)),
+            ("PIDs", Value::from(vec![pid])),
+        ];
+        let others: Vec<(&str, Properties)> = Vec::new();
+        let body = (scope.name.as_str(), "fail", properties, others);
+        self.call(PATH, MANAGER, "StartTransientUnit", &body)?;
+        Ok(())
+    }
+
+    /// Moves a process into a cgroup below that of a unit which is delegated.
+    pub fn attach(&self, unit: &str, below: &str, pid: u32) -> Result<(), BusError> {
+        let pids: &[u32] = &[pid];
+        self.call(PATH, MANAGER, "AttachProcessesToUnit", &(unit, below, pids))?;
+        Ok(())
     }
 
     fn property(

@@ -1,6 +1,8 @@
-//! Units of systemd, where it owns the cgroup tree: nobody is moved, units get weights and shares instead.
+//! Units of systemd, where it owns the cgroup tree: nobody is moved, units get weights and shares instead. A user's manager
+//! gives a scope away, in which cgroups are ours.
 
 mod units;
+mod user_scope;
 
 #[cfg(feature = "systemd")]
 mod bus;
@@ -10,3 +12,4 @@ mod bus;
 
 pub(crate) use bus::{BusError, Manager};
 pub(crate) use units::{UNIT_EVERY_NS, UNSET, unit_name, units_of};
+pub(crate) use user_scope::{UserScope, connect_user};

@@ -1,6 +1,8 @@
 //! systemd in a build without D-Bus: it cannot be asked, so a tree that it owns is refused.
 
+use super::units::Scope;
 use std::convert::Infallible;
+use std::path::Path;
 
 /// The reason for the refusal.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +24,23 @@ impl Manager {
     /// Refuses.
     pub fn connect() -> Result<Manager, BusError> {
         Err(BusError)
+    }
+
+    /// Refuses.
+    pub fn connect_user(_socket: &Path) -> Result<Manager, BusError> {
+        Err(BusError)
+    }
+
+    pub fn control_group(&self) -> Result<String, BusError> {
+        match self.0 {}
+    }
+
+    pub fn start_scope(&self, _scope: &Scope, _pid: u32) -> Result<(), BusError> {
+        match self.0 {}
+    }
+
+    pub fn attach(&self, _unit: &str, _below: &str, _pid: u32) -> Result<(), BusError> {
+        match self.0 {}
     }
 
     pub fn get(&self, _unit: &str, _property: &str) -> Result<u64, BusError> {

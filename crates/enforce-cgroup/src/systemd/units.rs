@@ -5,6 +5,16 @@ pub(crate) const UNSET: u64 = u64::MAX;
 /// Least time between two changes of a unit: systemd writes a file for each.
 pub(crate) const UNIT_EVERY_NS: u64 = 1_000_000_000;
 
+/// A scope that is to be made.
+#[derive(Debug)]
+pub(crate) struct Scope {
+    pub name: String,
+    /// The slice that it is in.
+    pub slice: &'static str,
+    /// Its CPU weight.
+    pub weight: u64,
+}
+
 /// Lists the units of systemd that a cgroup path leads through, outermost first, each as its path. The list ends at the
 /// first service or scope: what is below that is not systemd's (delegation).
 ///

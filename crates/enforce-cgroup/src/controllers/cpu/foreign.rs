@@ -42,6 +42,10 @@ pub(super) struct ForeignWeights {
 impl ForeignWeights {
     /// Brings the weights up to date with what clients are worth. Returns false if some have to wait.
     pub fn weigh(&mut self, graph: &mut Graph, seats: usize, context: &mut Context) -> bool {
+        if context.cgroups.scope.is_some() {
+            // What is around our scope is the user's manager's.
+            return true;
+        }
         let mut clients = context.placement.clients.iter();
         if self.set.len() == 1 && !clients.any(|client| !client.foreign().is_empty()) {
             // The top alone: it stays as it is.
