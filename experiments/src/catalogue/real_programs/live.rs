@@ -1,12 +1,14 @@
 //! `real-programs` on real processes.
 
-use crate::catalogue::real_programs::judge::{Measured, TICKETS, judge};
+use crate::catalogue::real_programs::judge::{Measured, Side, TICKETS, judge};
 use crate::catalogue::real_programs::programs::{PROGRAMS, Program, directory};
 use crate::error::ExperimentError;
 use crate::harness::context::ExperimentContext;
 use crate::harness::daemon::DaemonSettings;
-use crate::harness::trial_slice::{CpuRule, TURNS, TrialCurrency, TrialProcess, TrialSlice};
-use crate::harness::workers::{Job, nanoseconds};
+use crate::harness::trial_slice::{
+    CpuRule, TURNS, TrialCurrency, TrialProcess, TrialSlice, trees_ns,
+};
+use crate::harness::workers::{Job, Workers, nanoseconds};
 use crate::report::findings::Findings;
 use crate::report::outcome::{Outcome, Plot};
 use crate::report::plot::side_by_side;
@@ -79,27 +81,37 @@ fn turn_of(
     let limit = 2.0 * PATIENCE_S + seconds;
     let mut workers = slice.start(context, &processes, limit)?;
     let start_ns = workers.release();
-    let mut wait = |slice: &mut TrialSlice, context: &mut ExperimentContext, file: &str| {
+    let wait = |slice: &mut TrialSlice,
+                context: &mut ExperimentContext,
+                workers: &mut Workers,
+                file: &str| {
         let all = || folders.iter().all(|folder| folder.join(file).exists());
         let until_ns = start_ns + nanoseconds(limit);
-        slice.pass(context, &mut [&mut workers], until_ns, program.name, &mut || all())?;
+        slice.pass(context, &mut [workers], until_ns, program.name, &mut || all())?;
         match all() && monotonic_ns() < until_ns {
             true => Ok(()),
             false => Err(failed(&folders, file)),
         }
     };
-    wait(&mut slice, context, "ready")?;
+    wait(&mut slice, context, &mut workers, "ready")?;
     tell(&folders, "go")?;
-    wait(&mut slice, context, "result")?;
+    wait(&mut slice, context, &mut workers, "warm")?;
+    let before = trees_ns(&workers);
+    wait(&mut slice, context, &mut workers, "result")?;
+    let after = trees_ns(&workers);
     tell(&folders, "end")?;
     context.elapsed += seconds;
     let read = |folder: &Path| {
         let text = std::fs::read_to_string(folder.join("result")).unwrap_or_default();
         text.trim().parse().map_err(|_| failed(&folders, "result"))
     };
-    let measured = [read(&folders[0])?, read(&folders[1])?];
+    let side = |index: usize| -> Result<Side, ExperimentError> {
+        let used_s = after[index].saturating_sub(before[index]) as f64 / 1e9;
+        Ok(Side { progress: read(&folders[index])?, used_s })
+    };
+    let measured = [side(0)?, side(1)?];
     // A server ends by itself, so that its files are whole when it is started again.
-    wait(&mut slice, context, "ended")?;
+    wait(&mut slice, context, &mut workers, "ended")?;
     Ok(measured)
 }
 

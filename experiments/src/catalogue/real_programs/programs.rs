@@ -85,7 +85,7 @@ impl Program {
         format!(
             "exec >log 2>&1\nload() {{ {load}\n}}\n{prepare}\ntouch ready\n\
              until [ -e go ]; do sleep 0.05; done\nload {warm_s} >/dev/null\n\
-             load {seconds} >result.new\nmv result.new result\n\
+             touch warm\nload {seconds} >result.new\nmv result.new result\n\
              until [ -e end ]; do sleep 0.05; done\n{end}\ntouch ended\n"
         )
     }
@@ -101,7 +101,7 @@ pub(super) fn directory(top: &Path, name: &str, uid: Option<u32>) -> io::Result<
     if let Some(uid) = uid {
         std::os::unix::fs::chown(&directory, Some(uid), Some(uid))?;
     }
-    for file in ["ready", "go", "end", "result", "ended"] {
+    for file in ["ready", "go", "warm", "end", "result", "ended"] {
         let _ = std::fs::remove_file(directory.join(file));
     }
     Ok(directory)
