@@ -2,18 +2,21 @@
 //!
 //! A program that has an enforcer of its own calls [`run`] with its registration; `allotd` itself has none.
 
-mod answers;
+mod answer_flow;
 mod api_error;
 mod audit;
 mod calibrate;
 mod clock;
-mod connection;
+mod connections;
 mod doctor;
 mod elder;
 mod enforcer_view;
 mod event;
 mod exchange_desk;
 mod fair_queue;
+mod front_process;
+mod front_session;
+mod front_supervisor;
 mod instances;
 mod keeper;
 mod listener;
@@ -28,9 +31,9 @@ mod persons;
 mod policy_file;
 mod reader;
 mod registrations;
+mod requests;
 mod resolve;
 mod resolved_process;
-mod server;
 mod start;
 mod view;
 
@@ -49,6 +52,7 @@ pub fn run(more_enforcers: &[Registration]) -> ExitCode {
             start::log_to_stderr();
             enforcement::enforce_main(&enforcers)
         }
+        Some(Command::Front) => front::front_main(),
         Some(Command::Doctor { json }) => {
             print_doctor(&enforcers, &options, json);
             ExitCode::SUCCESS

@@ -1,14 +1,15 @@
 //! The socket: who may connect, and who a connection is.
 
-use crate::connection::{Caller, Connection, Tally};
-use axum::extract::connect_info::Connected;
-use axum::serve::{IncomingStream, Listener};
+use front::{Counted, Tally};
 use ledger::Persons;
 use nix::sys::stat::Mode;
 use observe::{Peer, peer_of};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 
 /// The most connections that one ordinary person may have open, so that nobody keeps others out.
@@ -18,6 +19,16 @@ const CONNECTIONS_IN_ALL: usize = 4096;
 
 /// The person of callers whom the kernel does not name.
 const NOBODY: u32 = u32::MAX;
+
+/// A connection that may be answered, counted while this or a clone of its count lives.
+pub struct Admitted {
+    pub socket: OwnedFd,
+    /// The process at the other end, as the kernel names it; `None` where it would not.
+    pub who: Option<ledger::Caller>,
+    /// The person whose limits hold for it.
+    pub person: u32,
+    pub counted: Option<Arc<Counted>>,
+}
 
 /// The socket of an allotd, gone from the file system when dropped.
 pub struct Gate {
@@ -84,15 +95,33 @@ impl Gate {
         Ok(Gate { listener, path: path.to_owned(), only_uid, open: Tally::default(), persons })
     }
 
-    fn admit(&self, stream: UnixStream) -> Option<Connection> {
-        let peer = match peer_of(&stream) {
+    /// Waits for the next connection of somebody who may have one.
+    pub async fn accept(&self) -> Admitted {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, _)) => {
+                    if let Some(admitted) = self.admit(stream) {
+                        return admitted;
+                    }
+                }
+                Err(error) => {
+                    // Out of file descriptors, most likely: those in use will be given back.
+                    tracing::warn!("cannot accept a connection: {error}");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    fn admit(&self, stream: UnixStream) -> Option<Admitted> {
+        let peer = peer_of(&stream);
+        let socket = OwnedFd::from(stream.into_std().ok()?);
+        let peer = match peer {
             Ok(peer) => peer,
             Err(error) => {
                 tracing::debug!("a caller without a name: {error}");
-                if self.only_uid.is_some() {
-                    return None;
-                }
-                return Some(Connection::new(stream, None, NOBODY, None));
+                let nobody = Admitted { socket, who: None, person: NOBODY, counted: None };
+                return self.only_uid.is_none().then_some(nobody);
             }
         };
         let uid = peer.uid;
@@ -101,22 +130,21 @@ impl Gate {
             return None;
         }
         let person = self.persons.of(uid);
+        let count = || self.open.count(person, 1, CONNECTIONS_PER_PERSON, CONNECTIONS_IN_ALL);
         let counted = match uid {
             0 => None,
-            _ => {
-                let counted =
-                    self.open.count(person, 1, CONNECTIONS_PER_PERSON, CONNECTIONS_IN_ALL);
-                if counted.is_none() {
+            _ => match count() {
+                Some(counted) => Some(Arc::new(counted)),
+                None => {
                     // Not louder: that user decides how often.
                     tracing::debug!(
                         "uid {person} has its {CONNECTIONS_PER_PERSON} connections: no more"
                     );
                     return None;
                 }
-                counted
-            }
+            },
         };
-        Some(Connection::new(stream, Some(caller(peer)), person, counted))
+        Some(Admitted { socket, who: Some(caller(peer)), person, counted })
     }
 }
 
@@ -133,36 +161,4 @@ impl Drop for Gate {
 fn caller(peer: Peer) -> ledger::Caller {
     let Peer { uid, gid, groups, process, .. } = peer;
     ledger::Caller { uid, gid, groups, process }
-}
-
-impl Listener for Gate {
-    type Io = Connection;
-    type Addr = ();
-
-    async fn accept(&mut self) -> (Connection, ()) {
-        loop {
-            match self.listener.accept().await {
-                Ok((stream, _)) => {
-                    if let Some(connection) = self.admit(stream) {
-                        return (connection, ());
-                    }
-                }
-                Err(error) => {
-                    // Out of file descriptors, most likely: those in use will be given back.
-                    tracing::warn!("cannot accept a connection: {error}");
-                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-                }
-            }
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Connected<IncomingStream<'_, Gate>> for Caller {
-    fn connect_info(stream: IncomingStream<'_, Gate>) -> Self {
-        stream.io().caller.clone()
-    }
 }

@@ -114,6 +114,9 @@ pub enum Command {
     /// Enforce what the parent asks for; started by allotd itself
     #[command(hide = true)]
     Enforce,
+    /// Speak HTTP with callers, without rights; started by allotd itself
+    #[command(hide = true)]
+    Front,
 }
 
 /// The names that `--enforcer` takes, with what each is.

@@ -9,7 +9,7 @@ use crate::names::Names;
 use crate::policy_file::FundingPolicy;
 use crate::resolve::Resolver;
 use crate::view::{Page, currency_name, ledger_view};
-use axum::body::Bytes;
+use bytes::Bytes;
 use ledger::{Caller, Ledger, ProcessIdentity, ResourceKinds};
 use serde::Serialize;
 use std::collections::BTreeSet;

@@ -1,11 +1,11 @@
 //! From options to a running allotd, and back.
 
-use crate::answers::Unread;
 use crate::audit::Audit;
 use crate::clock::unix_ms;
 use crate::doctor::Findings;
 use crate::elder::Elder;
 use crate::fair_queue::FairQueue;
+use crate::front_supervisor::{NoFront, serve};
 use crate::instances::why_missing;
 use crate::keeper::{Keeper, Request};
 use crate::listener::{Gate, GateError};
@@ -15,7 +15,7 @@ use crate::own_processes;
 use crate::persons;
 use crate::policy_file::{FundingPolicy, PolicyFileError};
 use crate::reader::{Read, Reader};
-use crate::server::{Shared, serve};
+use crate::requests::Shared;
 use enforcement::{
     Enforcement, EnforcementError, EnforcingProcess, Task, resource_kinds, with_causes,
 };
@@ -67,6 +67,9 @@ pub enum StartError {
     /// The socket.
     #[error(transparent)]
     Gate(#[from] GateError),
+    /// The front.
+    #[error(transparent)]
+    Front(#[from] NoFront),
     /// Only root manages a whole machine.
     #[error("only root can share a whole machine; `allotd --user` shares among your own processes")]
     NotRoot,
@@ -304,7 +307,7 @@ impl Parts {
             persons: Arc::new(persons),
             hides_processes: observe::hides_processes(),
             ruler: uid,
-            unread: Unread::default(),
+            unread: front::Tally::default(),
             events,
             doctor: findings,
             ending,
@@ -377,8 +380,8 @@ impl Running {
             return Err(StartError::Enforcing);
         }
         match served {
-            Some(Err(cause)) => Err(StartError::System { what: "serve its socket", cause }),
-            _ => Ok(()),
+            Some(served) => Ok(served?),
+            None => Ok(()),
         }
     }
 }

@@ -3,8 +3,8 @@
 mod common;
 
 use common::{
-    Daemon, NO_SERVICES, SOMEBODY, SOMEBODY_ELSE, Worker, client_of, enforcing_process, guardian,
-    may_switch_users, scheduling_of, state_of, wait_for,
+    Daemon, NO_SERVICES, SOMEBODY, SOMEBODY_ELSE, Worker, client_of, enforcing_process, front,
+    guardian, may_switch_users, scheduling_of, state_of, wait_for,
 };
 use std::io::{Read, Write};
 use std::os::unix::fs::{lchown, symlink};
@@ -37,6 +37,7 @@ fn nobody_manages_allotd_its_guardian_init_or_the_kernel() {
         (daemon.pid(), "allotd itself"),
         (enforcing, "a process of allotd"),
         (guardian, "the guardian"),
+        (front(daemon.pid()).expect("it serves"), "a process of allotd"),
         (1, "init"),
     ];
     for (pid, what) in ours {
@@ -79,7 +80,7 @@ fn an_allotd_that_is_started_in_a_managed_shell_does_not_manage_itself() {
     let ledger = client.ledger().expect("alive");
     assert!(client_of(&ledger, shell.pid()).is_some(), "the shell stays a client");
     assert!(client_of(&ledger, pid).is_none(), "allotd manages itself");
-    for part in [enforcing_process(pid), guardian(pid)] {
+    for part in [enforcing_process(pid), guardian(pid), front(pid).expect("it serves")] {
         assert!(client_of(&ledger, part).is_none(), "allotd manages a part of itself");
     }
 }

@@ -279,6 +279,15 @@ pub fn enforcing_process(allotd: u32) -> u32 {
     child_named(allotd, "allot-enforce")
 }
 
+/// The front of an allotd; `None` while there is none that has given up its rights.
+pub fn front(allotd: u32) -> Option<u32> {
+    let is_front = |pid: &u32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.starts_with("Name:\tallot-front\n") && status.contains("Seccomp:\t2")
+    };
+    children_of(allotd).into_iter().find(is_front)
+}
+
 /// The guardian of an allotd.
 pub fn guardian(allotd: u32) -> u32 {
     child_named(enforcing_process(allotd), "allot-guardian")

@@ -1,10 +1,11 @@
-//! A connection: whose it is, and how long it may wait for its caller.
+//! A connection: its number, and how long it may wait for its caller.
 
-use std::collections::BTreeMap;
+use crate::door::NewConnection;
+use crate::link::Closing;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -27,43 +28,6 @@ const PATIENCE: Patience = Patience {
     idle: Duration::from_secs(300),
     write: Duration::from_secs(30),
 };
-
-/// How much each person has of something, while they have any.
-#[derive(Clone, Debug, Default)]
-pub struct Tally(Arc<Mutex<BTreeMap<u32, usize>>>);
-
-/// A part of a [`Tally`], given back when dropped.
-#[derive(Debug)]
-pub struct Counted {
-    tally: Tally,
-    person: u32,
-    amount: usize,
-}
-
-impl Tally {
-    /// Counts so much more for a person; `None` where that would be more than `most`, or all together more than `in_all`.
-    pub fn count(&self, person: u32, amount: usize, most: usize, in_all: usize) -> Option<Counted> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = all.get(&person).copied().unwrap_or(0);
-        if now + amount > most || all.values().sum::<usize>() + amount > in_all {
-            return None;
-        }
-        all.insert(person, now + amount);
-        Some(Counted { tally: self.clone(), person, amount })
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let mut all = self.tally.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(now) = all.get_mut(&self.person) {
-            *now -= self.amount;
-            if *now == 0 {
-                all.remove(&self.person);
-            }
-        }
-    }
-}
 
 /// How many requests of a connection are being answered.
 #[derive(Clone, Debug, Default)]
@@ -93,20 +57,28 @@ impl Drop for Answering {
 
 /// The facts of a connection that the server is told.
 #[derive(Clone, Debug)]
-pub struct Caller {
-    /// The process at the other end, as the kernel names it; `None` where it would not.
-    pub who: Option<ledger::Caller>,
+pub struct Peer {
+    /// The number by which the keeper knows who it is.
+    pub number: u64,
     /// The person whose limits hold for it.
     pub person: u32,
     /// Its requests that are being answered.
     pub activity: Activity,
+    /// Tells the keeper of its end.
+    _closing: Arc<Closing>,
 }
 
-/// A connection that is counted while it is open, and ends when its caller does not go on.
+impl Peer {
+    pub fn new(new: NewConnection, closing: Closing) -> Peer {
+        let NewConnection { number, person } = new;
+        Peer { number, person, activity: Activity::default(), _closing: Arc::new(closing) }
+    }
+}
+
+/// A connection that ends when its caller does not go on.
 pub struct Connection {
     stream: UnixStream,
-    pub caller: Caller,
-    _counted: Option<Counted>,
+    pub peer: Peer,
     patience: Patience,
     /// Since when its caller has been expected to go on: a head that has begun, or the next request.
     waits_since: Instant,
@@ -118,16 +90,10 @@ pub struct Connection {
 
 impl Connection {
     /// A new one.
-    pub fn new(
-        stream: UnixStream,
-        who: Option<ledger::Caller>,
-        person: u32,
-        counted: Option<Counted>,
-    ) -> Connection {
+    pub fn new(stream: UnixStream, peer: Peer) -> Connection {
         Connection {
             stream,
-            caller: Caller { who, person, activity: Activity::default() },
-            _counted: counted,
+            peer,
             patience: PATIENCE,
             waits_since: Instant::now(),
             head_begun: false,
@@ -139,7 +105,7 @@ impl Connection {
 
     /// Notes where a request begins and ends. Answers when the caller has to have gone on; `None` while it waits for us.
     fn deadline(&mut self, has_read: bool) -> Option<Instant> {
-        if self.caller.activity.is_answering() {
+        if self.peer.activity.is_answering() {
             self.was_answering = true;
             return None;
         }
@@ -223,7 +189,8 @@ mod tests {
 
     fn pair(patience: Patience) -> (Connection, UnixStream) {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
-        (Connection { patience, ..Connection::new(ours, None, 0, None) }, theirs)
+        let peer = Peer::new(NewConnection { number: 0, person: 0 }, Closing::of_nothing());
+        (Connection { patience, ..Connection::new(ours, peer) }, theirs)
     }
 
     fn run(test: impl Future<Output = ()>) {
@@ -263,7 +230,7 @@ mod tests {
         run(async {
             let (mut connection, _theirs) = pair(Patience { head: EVER, idle: FEW, write: EVER });
             let mut buffer = [0; 64];
-            let answering = connection.caller.activity.begin();
+            let answering = connection.peer.activity.begin();
             let read = tokio::time::timeout(FEW * 3, connection.read(&mut buffer)).await;
             assert!(read.is_err(), "it waits for us");
             drop(answering);
@@ -282,17 +249,5 @@ mod tests {
             let ended = connection.write_all(&much).await.expect_err("nobody reads");
             assert_eq!(ended.kind(), io::ErrorKind::TimedOut);
         });
-    }
-
-    #[test]
-    fn what_a_person_has_is_counted_and_given_back() {
-        let tally = Tally::default();
-        let some = tally.count(1, 60, 100, 200).expect("room");
-        assert!(tally.count(1, 41, 100, 200).is_none());
-        let rest = tally.count(1, 40, 100, 200).expect("room");
-        assert!(tally.count(2, 100, 100, 199).is_none());
-        assert!(tally.count(2, 100, 100, 200).is_some());
-        drop((some, rest));
-        assert!(tally.0.lock().expect("a lock").is_empty());
     }
 }
