@@ -3,14 +3,12 @@
 use crate::error::JournalError;
 use crate::mark::{Mark, MarkFile, ReadMark};
 use crate::record::{BodyRef, Chain, Entry, Row, Stored, first_chain};
+use crate::room::Room;
 use crate::salvage::forecast;
 use crate::store::{self, Contents, Files, Unreadable, read_mark};
 use ledger::{Authority, Change, Intent, Ledger};
 use rusqlite::{Connection, ErrorCode};
 use std::path::{Path, PathBuf};
-
-/// The `-wal` is folded into the database when it is larger than this.
-const WAL_BYTES_MAX: u64 = 4 << 20;
 
 /// How much is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +18,17 @@ pub struct Keep {
     /// After how many entries, at least, a snapshot is due. It is due no sooner than the
     /// entries since the last one are as large as that one, so its cost per entry is bounded.
     pub snapshot_after: u64,
+    /// Above this many bytes the `-wal` is folded into the database.
+    pub fold_bytes: u64,
+    /// How many bytes of disk the `-wal` has in advance. What is above `fold_bytes` when the disk is full is for what
+    /// happens to processes, and for the superuser.
+    pub reserve_bytes: u64,
 }
 
-impl Default for Keep {
-    fn default() -> Self {
-        Keep { entries: 10_000, snapshot_after: 1000 }
-    }
+impl Keep {
+    /// What a daemon keeps.
+    pub const DEFAULT: Keep =
+        Keep { entries: 10_000, snapshot_after: 1000, fold_bytes: 4 << 20, reserve_bytes: 8 << 20 };
 }
 
 /// What was read when the journal was opened.
@@ -59,6 +62,7 @@ pub struct Journal {
     oldest: u64,
     /// Why nothing can be written until it is read again.
     stopped: Option<String>,
+    room: Room,
     mark: MarkFile,
     /// `None` only while it is read again and after that failed.
     connection: Option<Connection>,
@@ -78,7 +82,7 @@ impl Journal {
         owner: u32,
         group: u32,
     ) -> Result<(Journal, Recovered), JournalError> {
-        Journal::open_keeping(dir, boot_id, owner, group, Keep::default())
+        Journal::open_keeping(dir, boot_id, owner, group, Keep::DEFAULT)
     }
 
     /// As [`open`](Journal::open), with other limits on what is kept.
@@ -114,6 +118,7 @@ impl Journal {
             bytes_since: 0,
             oldest: 0,
             stopped: None,
+            room: Room::new(keep.fold_bytes, keep.reserve_bytes),
             mark,
             connection: Some(connection),
             lock: Some(lock),
@@ -173,6 +178,20 @@ impl Journal {
         self.oldest
     }
 
+    /// Allocates the room that a full disk is to leave ([`Keep::reserve_bytes`]), where that is not done yet and the disk
+    /// has enough.
+    ///
+    /// # Errors
+    /// Why there is none, in words. The journal works without.
+    pub fn reserve(&self) -> Result<(), String> {
+        self.room.reserve(&store::beside(&self.files.database, "-wal"))
+    }
+
+    /// Whether the disk is full, so that only what happens to processes and what the superuser asks for can be written.
+    pub fn lacks_room(&self) -> bool {
+        self.room.is_lacking()
+    }
+
     /// The database file.
     pub fn file(&self) -> PathBuf {
         self.files.database.clone()
@@ -184,11 +203,15 @@ impl Journal {
     /// [`JournalError::Stopped`] until an unknown outcome is settled; otherwise what SQLite
     /// says.
     pub fn begin(&mut self) -> Result<Batch<'_>, JournalError> {
+        if self.room.is_lacking() {
+            self.fold();
+        }
         self.connection()?
             .execute_batch("BEGIN IMMEDIATE")
             .map_err(|error| self.trouble(&error))?;
         let (sequence, chain) = (self.sequence, self.chain);
-        Ok(Batch { journal: self, sequence, chain, bytes: 0, failed: None, open: true })
+        let bytes = 0;
+        Ok(Batch { journal: self, sequence, chain, bytes, asked: false, failed: None, open: true })
     }
 
     /// Up to `limit` durable entries after number `after`, in order, of those that are kept.
@@ -310,11 +333,12 @@ impl Journal {
     /// takes back what was committed.
     fn after_commit(&mut self) {
         let _ = self.mark.write(&Mark { sequence: self.sequence, chain: self.chain });
-        let wal = store::beside(&self.files.database, "-wal");
-        let large = std::fs::metadata(wal).is_ok_and(|wal| wal.len() > WAL_BYTES_MAX);
-        if let (true, Some(connection)) = (large, &self.connection)
-            && let Err(error) = store::checkpoint(connection)
-            && error.sqlite_error_code() != Some(ErrorCode::DiskFull)
+        self.fold();
+    }
+
+    fn fold(&mut self) {
+        if let Some(connection) = &self.connection
+            && let Err(error) = self.room.fold(connection)
         {
             self.stopped = Some(format!("folding in the -wal: {error}"));
         }
@@ -341,6 +365,8 @@ pub struct Batch<'a> {
     sequence: u64,
     chain: Chain,
     bytes: u64,
+    /// Whether somebody but the superuser asked for any of it.
+    asked: bool,
     failed: Option<String>,
     open: bool,
 }
@@ -357,6 +383,7 @@ impl Batch<'_> {
         intent: &Intent,
         changes: &[Change],
     ) -> Result<u64, JournalError> {
+        self.asked |= matches!(authority, Authority::Caller(caller) if caller.uid != 0);
         let body = BodyRef { at_unix_ms, authority, intent, changes };
         let body = serde_json::to_vec(&body).expect("an operation can be written");
         let row = Row::new(self.sequence + 1, &self.journal.boot, self.chain, body);
@@ -379,6 +406,10 @@ impl Batch<'_> {
     pub fn commit(mut self) -> Result<u64, JournalError> {
         if let Some(cause) = self.failed.take() {
             return Err(JournalError::Io { file: self.journal.file(), cause });
+        }
+        if self.asked && self.journal.room.is_lacking() {
+            let cause = "what is left is kept for what happens to processes".to_owned();
+            return Err(JournalError::Full { file: self.journal.file(), cause });
         }
         self.open = false;
         self.journal.commit(self.sequence)?;

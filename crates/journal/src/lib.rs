@@ -8,6 +8,7 @@ mod journal;
 mod mark;
 mod record;
 mod recover;
+mod room;
 mod salvage;
 mod store;
 

@@ -183,10 +183,28 @@ pub(crate) fn build(
 
 /// Fold the `-wal` into the database, synced, and empty it.
 pub(crate) fn checkpoint(connection: &Connection) -> rusqlite::Result<()> {
-    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| {
+    wal_checkpoint(connection, "TRUNCATE").map(drop)
+}
+
+/// Fold the `-wal` into the database, synced. It keeps its blocks, and the next commit begins it anew.
+pub(crate) fn restart(connection: &Connection) -> rusqlite::Result<()> {
+    wal_checkpoint(connection, "RESTART").map(drop)
+}
+
+/// The size of what is in the `-wal` now; the file may be larger.
+pub(crate) fn wal_bytes(connection: &Connection) -> rusqlite::Result<u64> {
+    let frames = wal_checkpoint(connection, "NOOP")?;
+    let page: u64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0))?;
+    // Each with a header of 24 bytes, and the file's of 32.
+    Ok(32 + frames * (24 + page))
+}
+
+/// Answers how many frames the `-wal` has.
+fn wal_checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<u64> {
+    connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| {
         let busy: i64 = row.get(0)?;
         assert_eq!(busy, 0, "nobody else has the database open");
-        Ok(())
+        row.get(1)
     })
 }
 

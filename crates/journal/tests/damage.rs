@@ -8,7 +8,7 @@ use ledger::Ledger;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-const KEEP: Keep = Keep { entries: 150, snapshot_after: 60 };
+const KEEP: Keep = Keep { entries: 150, snapshot_after: 60, ..Keep::DEFAULT };
 const MARK: &str = "journal.mark";
 const DATABASE: &str = "journal.sqlite";
 const WAL: &str = "journal.sqlite-wal";

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-const SMALL: Keep = Keep { entries: 50, snapshot_after: 40 };
+const SMALL: Keep = Keep { entries: 50, snapshot_after: 40, ..Keep::DEFAULT };
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();

@@ -7,7 +7,7 @@ use common::{BOOT, Workload, fingerprint, seed};
 use ledger::operation::Exit;
 use ledger::{Authority, BASE, Intent, Ledger};
 
-const SMALL: Keep = Keep { entries: 60, snapshot_after: 25 };
+const SMALL: Keep = Keep { entries: 60, snapshot_after: 25, ..Keep::DEFAULT };
 
 #[test]
 fn random_histories_come_back_whole() {

@@ -116,6 +116,7 @@ impl Running {
         }
         match self.keeper.journal.reopen() {
             Ok(recovered) => {
+                self.reserve_room();
                 let persons = self.keeper.ledger.persons().clone();
                 self.keeper.ledger = recovered.ledger;
                 self.keeper.ledger.set_persons(persons);
@@ -131,6 +132,15 @@ impl Running {
                 self.enforce();
             }
             Err(error) => tracing::error!("the journal cannot be read again: {error}"),
+        }
+    }
+
+    /// Reserves the room that a full disk is to leave, or says that there is none.
+    pub(super) fn reserve_room(&self) {
+        if let Err(error) = self.keeper.journal.reserve() {
+            tracing::warn!(
+                "no room is reserved for the journal, so a full disk stops it at once: {error}"
+            );
         }
     }
 
@@ -159,8 +169,10 @@ impl Running {
                 if self.keeper.journal.reopen().is_ok_and(|found| found.sequence >= last) => {}
             done => drop(done?),
         }
-        if self.failed.take().is_some() {
+        // While the disk is full, only what happens to processes can be written: that changes nothing for who asks.
+        if !self.keeper.journal.lacks_room() && self.failed.take().is_some() {
             tracing::info!("the journal can be written again");
+            self.reserve_room();
         }
         for entry in std::mem::take(&mut self.owed) {
             self.desk.note(&entry.changes);

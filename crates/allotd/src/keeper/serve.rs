@@ -54,6 +54,7 @@ impl Keeper {
             must_sweep: true,
             swept: None,
         };
+        running.reserve_room();
         running.ensure_everybodys();
         running.tell_memory();
         running.follow_policy();
