@@ -1,5 +1,6 @@
 //! What this machine offers, and what allot makes of it.
 
+use crate::persons;
 use enforcement::{Prospect, Surveyed};
 use ledger::KindName;
 use observe::MachineFacts;
@@ -25,7 +26,7 @@ impl Findings {
         };
         let resources = surveyed.resources.into_iter().map(view).collect();
         let view = |it: enforcer::Check| Check { name: it.name, ok: it.ok, says: it.says };
-        let checks = surveyed.checks.into_iter().map(view).collect();
+        let checks = surveyed.checks.into_iter().map(view).chain([subordinate_uids()]).collect();
         Findings { machine: observe::machine(), life, resources, checks }
     }
 
@@ -73,6 +74,20 @@ impl Findings {
         checks.extend(status.map(drift_check));
         Doctor { machine: self.machine_line(), resources, checks }
     }
+}
+
+/// Whether all subordinate uids are known to count as their owners.
+fn subordinate_uids() -> Check {
+    let unseen = persons::sources_not_read();
+    let says = match unseen.is_empty() {
+        true => "each counts as the user to whom /etc/subuid gives it".to_owned(),
+        false => format!(
+            "those from {} (subid: in /etc/nsswitch.conf) have limits of their own; put the ranges that `getsubids USER` \
+             shows into /etc/subuid, and start allotd anew",
+            unseen.join(", ")
+        ),
+    };
+    Check { name: "subordinate uids".to_owned(), ok: unseen.is_empty(), says }
 }
 
 fn drift_check(status: &Status) -> Check {

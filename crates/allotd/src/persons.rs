@@ -22,6 +22,23 @@ pub fn of_this_machine() -> Persons {
     }
 }
 
+/// What `/etc/nsswitch.conf` names as sources of subordinate uids besides the file. They answer for a user who is named
+/// and have no list of users, so the ranges that they give cannot be known from a uid.
+pub fn sources_not_read() -> Vec<String> {
+    sources_besides_files(&std::fs::read_to_string("/etc/nsswitch.conf").unwrap_or_default())
+}
+
+fn sources_besides_files(text: &str) -> Vec<String> {
+    let without_comment = |line: &str| line.split('#').next().unwrap_or_default().to_owned();
+    let lines = text.lines().map(without_comment);
+    let subid =
+        lines.filter_map(|line| line.trim().strip_prefix("subid:").map(str::to_owned)).next();
+    let words = subid.unwrap_or_default();
+    // In brackets is what to do with an answer.
+    let sources = words.split_whitespace().filter(|word| !word.starts_with('['));
+    sources.filter(|source| *source != "files").map(str::to_owned).collect()
+}
+
 fn uid_of(name: &str) -> Option<u32> {
     let by_name = || Some(User::from_name(name).ok()??.uid.as_raw());
     name.parse().ok().or_else(by_name)
@@ -43,6 +60,18 @@ fn ranges(text: &str, uid_of: impl Fn(&str) -> Option<u32>) -> Vec<(RangeInclusi
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn other_sources_of_ranges_are_told() {
+        for (text, sources) in [
+            ("passwd: files\n", vec![]),
+            ("subid: files # sss\n", vec![]),
+            ("#subid: sss\nsubid:\tfiles [NOTFOUND=continue] sss\n", vec!["sss"]),
+            (" subid: ldap\n", vec!["ldap"]),
+        ] {
+            assert_eq!(sources_besides_files(text), sources, "{text}");
+        }
+    }
 
     #[test]
     fn lines_of_shadow_are_read_and_others_left_out() {
