@@ -5,6 +5,7 @@ define SOAK_COMMANDS
 cargo run --release --locked -p allot-sim --bin soak -- --sequences 1000000 --seed 1
 cargo run --release --locked -p allot-sim --bin soak -- --graphs
 PROPTEST_CASES=10000 cargo test --release --locked -p allot-policy -p allot-market
+scripts/fuzz --cpu-seconds 600
 ALLOT_KILLS=1000 cargo test --release --locked -p allotd --test durability killed_at_any_moment -- --nocapture
 ALLOT_KILLS=1000 cargo test --release --locked -p allotd --test exchanges killed_at_any_moment -- --nocapture
 ALLOT_LONG=1 cargo test --release --locked -p allotd --test hostile others_wait_little -- --nocapture

@@ -17,6 +17,8 @@ mod fair_queue;
 mod front_process;
 mod front_session;
 mod front_supervisor;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod instances;
 mod keeper;
 mod listener;

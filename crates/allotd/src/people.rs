@@ -68,7 +68,7 @@ impl People {
         People::parse(&text.unwrap_or_default())
     }
 
-    fn parse(text: &str) -> People {
+    pub(crate) fn parse(text: &str) -> People {
         let default = People::default();
         let value = |name: &str| {
             text.lines().rev().find_map(|line| {

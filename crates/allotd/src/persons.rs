@@ -45,7 +45,10 @@ fn uid_of(name: &str) -> Option<u32> {
 }
 
 /// Lines of `USER:FIRST:COUNT`, USER a name or a uid. Lines that are none are left out, as shadow does.
-fn ranges(text: &str, uid_of: impl Fn(&str) -> Option<u32>) -> Vec<(RangeInclusive<u32>, u32)> {
+pub(crate) fn ranges(
+    text: &str,
+    uid_of: impl Fn(&str) -> Option<u32>,
+) -> Vec<(RangeInclusive<u32>, u32)> {
     let range = |line: &str| {
         let mut fields = line.trim().splitn(3, ':');
         let owner = uid_of(fields.next()?)?;

@@ -11,6 +11,8 @@ mod backoff;
 mod encode;
 mod facts;
 mod fifo;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod libbpf_log;
 mod probe;
 mod registration;

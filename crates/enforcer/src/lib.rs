@@ -13,6 +13,8 @@
 //! - [`Presence`] and its rule ([`Looks`]) are for enforcers of the CPU that find out themselves who competes.
 
 pub mod clock;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod periodic;
 
 mod actor;

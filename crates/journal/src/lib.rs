@@ -4,6 +4,8 @@
 //! What is promised, the files and what to do when they are damaged: `docs/journal.md`.
 
 mod error;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod journal;
 mod mark;
 mod record;

@@ -11,6 +11,8 @@ mod connector_wire;
 mod credentials;
 mod error;
 mod facts;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod handle;
 mod hierarchy;
 mod life;

@@ -6,6 +6,8 @@
 
 mod exchanged;
 mod facts;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod graph;
 
 pub use exchanged::{Charges, Goods};

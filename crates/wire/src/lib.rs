@@ -9,6 +9,8 @@ mod client;
 mod convert;
 mod error_code;
 mod exchange;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod operation;
 mod pattern;
 mod reference;

@@ -73,16 +73,20 @@ impl FundingPolicy {
     /// Where it cannot be read or understood.
     pub fn read(path: &Path, memory_kib: Option<u64>) -> Result<FundingPolicy, PolicyFileError> {
         let malformed = |cause| PolicyFileError::Malformed { path: path.to_owned(), cause };
-        let mut policy = match std::fs::read_to_string(path) {
+        let policy = match std::fs::read_to_string(path) {
             Ok(text) => FundingPolicy::parse(&text).map_err(malformed)?,
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => FundingPolicy::default(),
             Err(cause) => {
                 return Err(PolicyFileError::Unreadable { path: path.to_owned(), cause });
             }
         };
-        policy.people = People::read();
-        policy.memory_kib = memory_kib.unwrap_or(0);
-        policy.check_sums().map_err(malformed)?;
+        policy.on_machine(People::read(), memory_kib.unwrap_or(0)).map_err(malformed)
+    }
+
+    /// The policy for a machine with these people and so much memory for base to promise.
+    pub(crate) fn on_machine(self, people: People, memory_kib: u64) -> Result<Self, String> {
+        let policy = FundingPolicy { people, memory_kib, ..self };
+        policy.check_sums()?;
         Ok(policy)
     }
 
