@@ -53,7 +53,7 @@ fn place_all(policy: &FundingPolicy) {
         let Some(placements) = policy.placements(&who) else { continue };
         assert!(!placements.levels.is_empty());
         for level in &placements.levels {
-            let _ = (policy.limits(&level.key), policy.is_by_place(&level.key));
+            let _ = policy.is_by_place(&level.key);
         }
         let process = ProcessIdentity { pid: 1 + number as u32, start_time_ticks: 1 };
         let client = NewClient::process(process, who.uid, who.gid);
