@@ -11,5 +11,5 @@ tests=(user-manager-choice user-manager-shares user-manager-places user-manager-
 . "$top/tests/support/in-lab.bash"
 
 need_binaries
-run_in_lab 900 60 'ok|SKIP' --icount --wait-idle -- env PATH="$bin:$PATH" \
+run_in_lab 1400 60 'ok|SKIP' --icount --wait-idle -- env PATH="$bin:$PATH" \
   "$top/crates/enforce-tests/tests/support/under-systemd.sh" /usr/bin/python3 "$top/tests/user_manager.py"

@@ -45,7 +45,7 @@ def eventually(what, look, seconds=60):
 
 
 def run(*command):
-    return subprocess.run(command, capture_output=True, text=True, env=ENV, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, env=ENV, timeout=600)
 
 
 def try_as_user(*command):
