@@ -20,6 +20,7 @@ const REGISTRATION: Registration = Registration {
     merit: |_| "licences are drawn for, turn by turn",
     available: |settings, _| Ok(format!("{} seats of each licence", seats(settings))),
     start: |settings, _| Ok(Box::new(Licences::start(settings)?)),
+    needs: |_| Needs::NOTHING,
     records: &[".tokens"],
     restorer: Some(&Holders),
     survey: Registration::no_survey,

@@ -1,7 +1,7 @@
 //! What this machine offers, and what allot makes of it.
 
 use crate::persons;
-use enforcement::{Prospect, Surveyed};
+use enforcement::{Prospect, Surveyed, Wall};
 use ledger::KindName;
 use observe::MachineFacts;
 use wire::{Check, Doctor, DoctorResource, Status};
@@ -13,6 +13,8 @@ pub struct Findings {
     /// How each resource would be shared, the CPU first.
     resources: Vec<DoctorResource>,
     checks: Vec<Check>,
+    /// What each part of a running allotd has given up.
+    walls: Vec<Check>,
 }
 
 impl Findings {
@@ -27,7 +29,14 @@ impl Findings {
         let resources = surveyed.resources.into_iter().map(view).collect();
         let view = |it: enforcer::Check| Check { name: it.name, ok: it.ok, says: it.says };
         let checks = surveyed.checks.into_iter().map(view).chain([subordinate_uids()]).collect();
-        Findings { machine: observe::machine(), life, resources, checks }
+        Findings { machine: observe::machine(), life, resources, checks, walls: Vec::new() }
+    }
+
+    /// Adds what the parts of allotd have given up.
+    pub fn with_walls(mut self, walls: impl IntoIterator<Item = Wall>) -> Findings {
+        let view = |it: Wall| Check { name: it.name, ok: it.stands, says: it.says };
+        self.walls.extend(walls.into_iter().map(view));
+        self
     }
 
     /// The machine in one line.
@@ -70,7 +79,7 @@ impl Findings {
             ok: self.life.is_ok(),
             says: self.life.clone().unwrap_or_else(|error| error),
         }];
-        checks.extend(self.checks.iter().cloned());
+        checks.extend(self.checks.iter().chain(&self.walls).cloned());
         checks.extend(status.map(drift_check));
         Doctor { machine: self.machine_line(), resources, checks }
     }

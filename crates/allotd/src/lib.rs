@@ -38,6 +38,7 @@ mod resolve;
 mod resolved_process;
 mod start;
 mod view;
+mod walls;
 
 use clap::Parser;
 use enforcer::Registration;
@@ -49,7 +50,11 @@ pub fn run(more_enforcers: &[Registration]) -> ExitCode {
     let options = Options::parse();
     let enforcers = [registrations::ENFORCERS, more_enforcers].concat();
     match options.command {
-        Some(Command::Guardian) => undo::guardian_main(&enforcement::restorers(&enforcers)),
+        Some(Command::Guardian) => {
+            // Whoever keeps rights for want of the right to give them up is no worse for it.
+            let _ = enforcement::restrict_guardian();
+            undo::guardian_main(&enforcement::restorers(&enforcers))
+        }
         Some(Command::Enforce) => {
             start::log_to_stderr();
             enforcement::enforce_main(&enforcers)

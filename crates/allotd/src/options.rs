@@ -89,6 +89,10 @@ pub struct Options {
     /// A setting of a kind of resource that has no option here, as in token.seats=4
     #[arg(long = "set", value_name = "KIND.NAME=VALUE", value_parser = own_setting)]
     pub own: Vec<(String, String)>,
+    /// The user whom the keeper of the ledger becomes, by name or number (not for a private allotd)
+    /// [default: allot, where there is that user]
+    #[arg(long, value_name = "USER", conflicts_with = "user")]
+    pub keeper_user: Option<String>,
     /// End when the process that started this one ends
     #[arg(long)]
     pub with_parent: bool,

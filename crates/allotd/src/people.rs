@@ -81,6 +81,22 @@ impl People {
         if first <= last { People { first, last } } else { default }
     }
 
+    /// The uids of services, whoever the name services know.
+    pub fn services(&self) -> [RangeInclusive<u32>; 2] {
+        [0..=self.first.saturating_sub(1), DYNAMIC_SERVICES]
+    }
+
+    /// The uids that can be a person's: those of this machine, and all that the name services may know.
+    pub fn persons(&self) -> [RangeInclusive<u32>; 4] {
+        let [between, beyond] = self.beyond();
+        [self.first..=self.last, HOMED, between, beyond]
+    }
+
+    /// The uids beyond those of this machine, which a directory of users may give.
+    pub fn beyond(&self) -> [RangeInclusive<u32>; 2] {
+        [self.last.saturating_add(1)..=DYNAMIC_SERVICES.start() - 1, FIRST_BEYOND..=u32::MAX - 1]
+    }
+
     /// What kind of user a process has. Uids that no range names are people's where the name
     /// services know them, or where they have logged in.
     pub fn kind(&self, who: &Who) -> Kind {

@@ -164,14 +164,33 @@ impl wire::Resolver for Resolver<'_> {
     }
 
     fn cgroup(&mut self, path: &str) -> Result<NewClient, ApiError> {
-        self.cgroups.find(path)
+        let found = self.cgroups.find(path)?;
+        self.must_be_within_reach(found.uid)?;
+        Ok(found)
     }
 }
 
 impl Resolver<'_> {
+    /// Refuses whom the funding policy leaves alone: the enforcing process would too.
+    fn must_be_within_reach(&self, uid: u32) -> Result<(), ApiError> {
+        // Others hear that it is not theirs.
+        let may_ask = uid == self.caller.uid || self.ledger.is_superuser(self.caller.uid);
+        match !may_ask || self.policy.is_none_or(|policy| policy.reach().has(uid)) {
+            true => Ok(()),
+            false => {
+                let what = format!(
+                    "the funding policy leaves the processes of uid {uid} alone; by_hand = true in its section lets \
+                     them have tickets by hand"
+                );
+                Err(ApiError::new(ErrorCode::Forbidden, what))
+            }
+        }
+    }
+
     /// A process, or a thread of one, that allot may manage; its command is remembered.
     fn manageable(&mut self, found: ResolvedProcess) -> Result<NewClient, ApiError> {
         let found = found.unless_spared()?;
+        self.must_be_within_reach(found.client.uid)?;
         let process = found.client.member.within_process();
         self.command = process.map(|process| (process, found.command));
         Ok(found.client)

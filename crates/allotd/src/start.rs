@@ -16,13 +16,15 @@ use crate::persons;
 use crate::policy_file::{FundingPolicy, PolicyFileError};
 use crate::reader::{Read, Reader};
 use crate::requests::Shared;
+use crate::walls::KeeperWalls;
 use enforcement::{
-    Enforcement, EnforcementError, EnforcingProcess, Task, resource_kinds, with_causes,
+    Enforcement, EnforcementError, EnforcingProcess, Reach, Surveyed, Task, resource_kinds,
+    with_causes,
 };
 use enforcer::Registration;
 use journal::{Journal, JournalError};
 use ledger::{Ledger, Persons, ResourceKinds};
-use observe::ticks_since_boot;
+use observe::{LifeError, LifeSource, ticks_since_boot};
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -64,6 +66,9 @@ pub enum StartError {
     /// The funding policy.
     #[error(transparent)]
     Policy(#[from] PolicyFileError),
+    /// The keeper's user.
+    #[error("the keeper: {}", with_causes(.0))]
+    KeeperUser(#[from] sandbox::UserError),
     /// The socket.
     #[error(transparent)]
     Gate(#[from] GateError),
@@ -143,26 +148,41 @@ async fn serve_until_told(
     enforcers: &[Registration],
 ) -> Result<(), StartError> {
     let told = Told::new()?;
-    let places = Places::prepare(&options)?;
+    let (places, walls) = Places::prepare(&options)?;
     let policy = match options.user {
         true => None,
         false => {
             Some(FundingPolicy::read(&options.funding_policy, options.memory_to_promise_kib())?)
         }
     };
-    // The journal's lock makes sure that this is the only allotd on that state, before
-    // anything else is touched.
     let persons = persons::of_this_machine();
-    let mut state = State::open(&places.state_dir, uid, options.recover)?;
-    state.ledger.set_persons(persons.clone());
-
-    // First the socket: another allotd that listens there is a clear reason to end, and its
+    // What takes rights comes first. Another allotd that listens at the socket is a clear reason to end, and its
     // registry is left alone.
     let gate = Gate::open(&places.socket, options.user.then_some(uid), persons.clone())?;
-    let (findings, enforcement, enforcing) = enforce(&options, &places, policy.as_ref())?;
+    let life = observe::watch_best();
+    let (mut enforcement, enforcing, surveyed) = begin_enforcing(&options, &places, &policy)?;
+    let findings = Findings::of(surveyed);
+    let walls = walls.build()?;
+    // The journal's lock makes sure that this is the only allotd on that state, before anything else is touched.
+    let mut state = State::open(&places.state_dir, uid, options.recover)?;
+    state.ledger.set_persons(persons.clone());
+    enforcement.start()?;
+    tell_without_effect(&policy, &enforcement);
+    let walls = walls.into_iter().chain(enforcement.walls().iter().cloned());
+    let findings = Arc::new(findings.with_walls(walls));
     let kinds = resource_kinds(enforcers);
-    let parts =
-        Parts { uid, places, policy, persons, state, findings, enforcement, enforcing, kinds };
+    let parts = Parts {
+        uid,
+        places,
+        policy,
+        persons,
+        state,
+        life,
+        findings,
+        enforcement,
+        enforcing,
+        kinds,
+    };
     parts.start(&options)?.serve(gate, told).await
 }
 
@@ -173,17 +193,19 @@ struct Places {
 }
 
 impl Places {
-    fn prepare(options: &Options) -> Result<Places, StartError> {
+    /// Makes the directories, unless they are there, and plans who is to work in them.
+    fn prepare(options: &Options) -> Result<(Places, KeeperWalls), StartError> {
         let state_dir =
             options.state_dir.clone().unwrap_or_else(|| default_state_dir(options.user));
-        private_dir(&state_dir, 0o700)?;
         let default_socket =
             if options.user { wire::private_socket() } else { wire::default_socket() };
         let socket = options.socket.clone().unwrap_or(default_socket);
+        let walls = KeeperWalls::plan(options, &state_dir, &socket)?;
+        private_dir(&state_dir, 0o700, walls.uid())?;
         if let Some(parent) = socket.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            private_dir(parent, if options.user { 0o700 } else { 0o755 })?;
+            private_dir(parent, if options.user { 0o700 } else { 0o755 }, None)?;
         }
-        Ok(Places { state_dir, socket })
+        Ok((Places { state_dir, socket }, walls))
     }
 
     /// Beside the socket, where nothing survives a reboot. Each socket has its own.
@@ -194,28 +216,31 @@ impl Places {
     }
 }
 
-/// Starts the enforcers, and says which parts of the policy have no effect with them.
-fn enforce(
+/// Starts the enforcing process, with all rights that we have, and tells it whom it may touch.
+fn begin_enforcing(
     options: &Options,
     places: &Places,
-    policy: Option<&FundingPolicy>,
-) -> Result<(Arc<Findings>, Enforcement, EnforcingProcess), StartError> {
+    policy: &Option<FundingPolicy>,
+) -> Result<(Enforcement, EnforcingProcess, Surveyed), StartError> {
     let program =
         std::env::current_exe().map_err(system("find its own program, to start the guardian"))?;
     let seed = options.seed.unwrap_or_else(a_seed);
     let settings = options.settings(program.clone(), places.registry(), seed);
     let shares_others = options.others == OthersName::Auto;
-    let task = Task { settings, choice: options.choice(), shares_others };
-    let (mut enforcement, enforcing, surveyed) = Enforcement::begin(&program, task)?;
-    enforcement.start()?;
-    let findings = Arc::new(Findings::of(surveyed));
-    for resource in policy.into_iter().flat_map(FundingPolicy::resources) {
+    // A private allotd touches what it is given, as far as the kernel lets its user.
+    let reach = policy.as_ref().map_or_else(Reach::everybody, |policy| policy.reach().clone());
+    let (choice, socket) = (options.choice(), Some(places.socket.clone()));
+    Ok(Enforcement::begin(&program, Task { settings, choice, shares_others, reach, socket })?)
+}
+
+/// Says which parts of the policy have no effect with the enforcers that there are.
+fn tell_without_effect(policy: &Option<FundingPolicy>, enforcement: &Enforcement) {
+    for resource in policy.iter().flat_map(FundingPolicy::resources) {
         let why = why_missing(&resource).or_else(|| enforcement.without_effect(&resource));
         if let Some(why) = why {
             tracing::warn!("what the funding policy says of {resource} has no effect: {why}");
         }
     }
-    Ok((findings, enforcement, enforcing))
 }
 
 /// The parts of allotd, before its threads run.
@@ -225,6 +250,7 @@ struct Parts {
     policy: Option<FundingPolicy>,
     persons: Persons,
     state: State,
+    life: Result<(Box<dyn LifeSource>, String), LifeError>,
     findings: Arc<Findings>,
     enforcement: Enforcement,
     enforcing: EnforcingProcess,
@@ -234,11 +260,12 @@ struct Parts {
 impl Parts {
     /// Starts the threads that keep, answer and watch.
     fn start(self, options: &Options) -> Result<Running, StartError> {
-        let Parts { uid, places, policy, persons, state, findings, enforcement, enforcing, kinds } =
-            self;
+        let Parts { uid, places, policy, persons, state, life, .. } = self;
+        let (findings, enforcement, enforcing) = (self.findings, self.enforcement, self.enforcing);
+        let kinds = self.kinds;
         let State { journal, ledger, sequence, watched_until_ticks } = state;
-        // Watch before the first look at the processes, so that none is missed.
-        let (lives, life_source) = match observe::watch_best() {
+        // Watched since before the first look at the processes, so that none is missed.
+        let (lives, life_source) = match life {
             Ok((source, why)) => (Some(Arc::new(Lives::new(source))), why),
             Err(error) => (None, format!("none: {error}")),
         };
@@ -536,8 +563,8 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// Make a directory that is ours. One that somebody else owns could be changed under us.
-fn private_dir(path: &Path, mode: u32) -> Result<(), StartError> {
+/// Make a directory that is ours, or the keeper's. One that somebody else owns could be changed under us.
+fn private_dir(path: &Path, mode: u32, keeper: Option<u32>) -> Result<(), StartError> {
     let directory = |cause| StartError::Directory { path: path.to_owned(), cause };
     std::fs::DirBuilder::new().recursive(true).mode(mode).create(path).map_err(directory)?;
     let found = std::fs::metadata(path).map_err(directory)?;
@@ -545,6 +572,10 @@ fn private_dir(path: &Path, mode: u32) -> Result<(), StartError> {
     let sticky = found.mode() & 0o1000 != 0;
     // In /tmp anybody may have put a link there, and may turn it elsewhere at any time.
     let named = std::fs::symlink_metadata(path).map_err(directory)?;
+    // The keeper's user has it since an earlier start.
+    if keeper.is_some_and(|keeper| named.is_dir() && named.uid() == keeper) {
+        return Ok(());
+    }
     if named.uid() != uid && named.uid() != 0 {
         return Err(StartError::NotOurs { path: path.to_owned(), owner: named.uid() });
     }

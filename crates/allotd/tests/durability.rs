@@ -290,7 +290,12 @@ impl Drop for Unmount {
 #[test]
 fn one_state_has_one_keeper() {
     let daemon = Daemon::private(&["--enforcer", "none"]);
-    let output = daemon.command().output().expect("allotd runs");
+    let elsewhere = daemon.dir.path().join("another");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_allotd"))
+        .args(["--user", "--enforcer", "none", "--state-dir"])
+        .args([daemon.state_dir(), "--socket".into(), elsewhere])
+        .output()
+        .expect("allotd runs");
     assert!(!output.status.success());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("in use"), "{said}");

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{
-    Daemon, NO_SERVICES, SOMEBODY, SOMEBODY_ELSE, Worker, client_of, enforcing_process, front,
+    BY_HAND, Daemon, NO_SERVICES, SOMEBODY, SOMEBODY_ELSE, Worker, client_of, enforcing_process, front,
     guardian, may_switch_users, scheduling_of, state_of, wait_for,
 };
 use std::io::{Read, Write};
@@ -508,6 +508,8 @@ fn a_name_that_somebody_took_first_is_not_paid() {
         return;
     }
     let mut daemon = of_somebody(&["--enforcer", "none"]);
+    let policy = daemon.dir.path().join("policy.toml");
+    std::fs::write(&policy, format!("{POLICY}{BY_HAND}")).expect("a policy");
     daemon.launch();
     let client = daemon.client();
     // A connection is who made it.

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Daemon, NO_SERVICES, Worker, client_of, may_switch_users, two_users, wait_for};
+use common::{BY_HAND, Daemon, Worker, client_of, may_switch_users, two_users, wait_for};
 use std::sync::mpsc::channel;
 use wire::{Class, ClientError, CurrencyView, ErrorCode, MemberRef, MemberView, Operation};
 
@@ -33,7 +33,7 @@ fn of_two(enforcer: &str, one: u32, other: u32) -> Daemon {
     let daemon = Daemon::prepare(&["--enforcer", enforcer]);
     let policy = daemon.dir.path().join("policy.toml");
     let users = format!("[users]\nuids = \"{one}-{other}\"\ncpu = 1000\n");
-    std::fs::write(&policy, format!("{users}{NO_SERVICES}")).expect("a policy");
+    std::fs::write(&policy, format!("{users}{BY_HAND}")).expect("a policy");
     let mut daemon = daemon.with(&["--funding-policy", policy.to_str().expect("text")]);
     daemon.launch();
     daemon

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{
-    Daemon, NO_SERVICES, SOMEBODY, SOMEBODY_ELSE, Worker, backing, client_of, may_switch_users,
+    BY_HAND, Daemon, SOMEBODY, SOMEBODY_ELSE, Worker, backing, client_of, may_switch_users,
 };
 use wire::{Amount, ClientError, CurrencyRef, Operation, TicketKind};
 
@@ -148,7 +148,7 @@ fn other_peoples_processes_and_currencies_are_theirs() {
     let policy = daemon.dir.path().join("policy.toml");
     let rule =
         format!("[[rule]]\nname = \"t\"\nuids = \"{SOMEBODY}\"\ncpu = 1000\neach_user = true");
-    std::fs::write(&policy, format!("{rule}{NO_SERVICES}[users]\nmanaged = false\n"))
+    std::fs::write(&policy, format!("{rule}{BY_HAND}[users]\nmanaged = false\n"))
         .expect("a policy");
     let mut daemon = daemon.with(&["--funding-policy", policy.to_str().expect("text")]);
     daemon.launch();

@@ -6,11 +6,15 @@ use crate::options::CgroupOptions;
 use crate::record::CgroupRestorer;
 use crate::root::{CgroupRoot, NoCgroup, available_for, available_to_user};
 use disk::{KeptDisks, Places};
-use enforcer::{Check, EnforceError, Enforcer, Registration, ResourceStatus, Settings, Survey};
+use enforcer::{
+    CapabilitySet, Check, EnforceError, Enforcer, Needs, Registration, ResourceStatus, Settings,
+    Survey,
+};
 use ledger::{KindName, Resource, ResourceKind};
-use observe::CgroupLayout;
+use observe::{CgroupLayout, Hierarchy};
 use policy::IdleOptions;
 use reclaim::ReclaimPolicy;
+use std::path::PathBuf;
 
 /// Suffixes of its records: of a tree that shares the CPU too, and of one that does not.
 const RECORD_WITH_CPU: &str = ".cgroups";
@@ -25,6 +29,7 @@ pub const REGISTRATION: Registration = Registration {
     merit: |_| "the kernel's own weights",
     available: |settings, kind| root_for(settings, kind).map(|root| root.to_string()),
     start,
+    needs,
     records: &[RECORD_WITH_CPU, RECORD],
     restorer: Some(&CgroupRestorer),
     survey,
@@ -75,6 +80,18 @@ fn advice(why: &NoCgroup) -> &'static str {
         }
         NoCgroup::Kernel(_) => "see the kernel's log",
     }
+}
+
+/// To note in an attribute that only the superuser can change (`trusted.*`) where the processes of a cgroup came from.
+/// Before Linux 5.19 no cgroup has `memory.reclaim`, and memory is paged out of processes.
+fn needs(settings: &Settings) -> Needs {
+    let reclaims = ReclaimPolicy::of(settings).is_some();
+    let groups = Hierarchy::unified().map(|tree| observe::cgroups_in(tree.mount()));
+    let is_old = |group: &PathBuf| {
+        group.join("memory.stat").exists() && !group.join("memory.reclaim").exists()
+    };
+    let reads_memory = reclaims && groups.iter().flatten().any(is_old);
+    Needs { run: CapabilitySet::SYS_ADMIN, reads_memory, ..Needs::NOTHING }
 }
 
 fn start(settings: &Settings, kinds: &[KindName]) -> Result<Box<dyn Enforcer>, EnforceError> {

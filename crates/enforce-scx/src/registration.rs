@@ -1,7 +1,9 @@
 //! The registration of the scheduler in the kernel.
 
 use crate::{Scx, ScxOptions, WhyNot, available as look};
-use enforcer::{Check, EnforceError, Enforcer, Registration, Settings, Survey};
+use enforcer::{
+    CapabilitySet, Check, EnforceError, Enforcer, Needs, Registration, Settings, Survey,
+};
 use ledger::{KindName, ResourceKind};
 
 /// The scheduler in the kernel, for the CPU.
@@ -13,10 +15,17 @@ pub const REGISTRATION: Registration = Registration {
     merit: |_| "the kernel draws: the best there is",
     available: |_, _| available(),
     start,
+    needs,
     records: &[],
     restorer: None,
     survey,
 };
+
+/// To load programs that know the kernel's types. What is loaded is read, changed and attached by its descriptors.
+fn needs(_: &Settings) -> Needs {
+    let start = CapabilitySet::SYS_ADMIN.union(CapabilitySet::BPF).union(CapabilitySet::PERFMON);
+    Needs { start, ..Needs::NOTHING }
+}
 
 /// Says what the kernel's scheduler would be like, or why there is none and what to do.
 fn available() -> Result<String, String> {

@@ -4,7 +4,7 @@ use crate::cells::Place;
 use crate::{
     CellRestorer, UserLevel, UserLevelOptions, hold_available, scheduling_groups, start_guardian,
 };
-use enforcer::{Check, EnforceError, Enforcer, HoldMethod, Registration, Settings, Survey};
+use enforcer::{Check, EnforceError, Enforcer, HoldMethod, Needs, Registration, Settings, Survey};
 use ledger::{KindName, ResourceKind};
 
 /// Time between draws where nothing is said, in ns: switching processes from user space costs too
@@ -28,6 +28,7 @@ pub const REGISTRATION: Registration = Registration {
     },
     available,
     start,
+    needs: |_| Needs::NOTHING,
     records: &[RECORD],
     restorer: Some(&CellRestorer),
     survey,

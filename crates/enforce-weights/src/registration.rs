@@ -3,7 +3,7 @@
 use crate::carriers::{self, CarrierName};
 use crate::handle::{Weights, WeightsOptions};
 use crate::record::WeightsRestorer;
-use enforcer::{Check, EnforceError, Enforcer, Registration, Settings, Survey};
+use enforcer::{Check, EnforceError, Enforcer, Needs, Registration, Settings, Survey};
 use ledger::{KindName, ResourceKind};
 
 /// The suffix of its record.
@@ -18,6 +18,7 @@ pub const REGISTRATION: Registration = Registration {
     merit: |_| "the kernel's own weights, steered by what was measured",
     available: |settings, _| found(settings).map(|(_, why)| why),
     start,
+    needs: |_| Needs::NOTHING,
     records: &[RECORD],
     restorer: Some(&WeightsRestorer),
     survey,

@@ -34,6 +34,18 @@ pub enum FrameError {
     Malformed(#[source] postcard::Error),
 }
 
+impl FrameError {
+    /// Whether the other end is gone, and has sent nothing that cannot be read.
+    pub fn is_end(&self) -> bool {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset};
+        match self {
+            FrameError::Closed => true,
+            FrameError::Broken(error) => matches!(error.kind(), BrokenPipe | ConnectionReset),
+            FrameError::TooLong(_) | FrameError::Malformed(_) => false,
+        }
+    }
+}
+
 /// Writes a message.
 ///
 /// # Errors

@@ -5,6 +5,7 @@ use crate::message::{Algorithm, Answer, LookedAfter, Measured, Request, Seen, St
 use crate::survey::Surveyed;
 use crate::table::with_causes;
 use crate::tracing_stream;
+use crate::walls::Wall;
 use enforcer::{Plan, Trace};
 use identity::ProcessIdentity;
 use ledger::Resource;
@@ -92,7 +93,6 @@ impl Enforcement {
         let (stream, theirs) = UnixStream::pair()?;
         let child = Command::new(program)
             .arg("enforce")
-            .current_dir("/")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .spawn()?;
@@ -105,7 +105,7 @@ impl Enforcement {
             Answer::Begun(begun) => begun.map_err(EnforcementError::Refused)?,
             _ => return Err(out_of_turn().into()),
         };
-        let started = Started { covers_everybody: false };
+        let started = Started::default();
         let (link, seen) = (RefCell::new(link), Seen::default());
         let enforcement = Enforcement { link, is_on, started, seen, is_deferred: false, ends };
         Ok((enforcement, process, surveyed))
@@ -133,6 +133,11 @@ impl Enforcement {
     /// Whether all threads of the machine are scheduled, the kernel's own too.
     pub fn covers_everybody(&self) -> bool {
         self.started.covers_everybody
+    }
+
+    /// What the process has given up.
+    pub fn walls(&self) -> &[Wall] {
+        &self.started.walls
     }
 
     /// Has a plan followed. Its refusal is told by [`take_refusals`](Self::take_refusals), once it is known: nobody

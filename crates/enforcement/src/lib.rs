@@ -6,21 +6,26 @@
 
 pub mod message;
 
+mod admission;
 mod drift;
 mod frame;
 mod handle;
 mod kinds;
 mod lock;
 mod process;
+mod reach;
 mod standing;
 mod survey;
 mod table;
 mod tracing_stream;
+mod walls;
 
 pub use frame::{FRAME_MAX, FrameError};
 pub use handle::{Enforcement, EnforcementError, EnforcingProcess};
 pub use kinds::{resource_kinds, why_not_shared};
 pub use message::{Choice, CpuSeen, Measured, Seen, Task};
 pub use process::enforce_main;
+pub use reach::Reach;
 pub use survey::{Prospect, Surveyed};
 pub use table::{restorers, with_causes};
+pub use walls::{Wall, restrict_guardian, wall};

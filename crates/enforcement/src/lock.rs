@@ -54,6 +54,10 @@ impl Drop for Lock {
     }
 }
 
+fn number_at(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|found| (found.dev(), found.ino())).ok()
+}
+
 fn open(path: &Path) -> io::Result<File> {
     let file = File::options()
         .read(true)
@@ -72,9 +76,8 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 fn is_at(file: &File, path: &Path) -> bool {
-    let number = |found: std::fs::Metadata| (found.dev(), found.ino());
-    let there = std::fs::symlink_metadata(path).map(number);
-    file.metadata().map(number).ok() == there.ok()
+    let own = file.metadata().map(|found| (found.dev(), found.ino())).ok();
+    own.is_some() && own == number_at(path)
 }
 
 #[cfg(test)]

@@ -2,12 +2,15 @@
 //!
 //! The keeper asks, one request after the other, and each request but [`Request::NoteFork`] is answered once, in order.
 
+use crate::reach::Reach;
 use crate::survey::Surveyed;
+use crate::walls::Wall;
 use enforcer::{CpuSample, Plan, ResourceSample, ResourceStatus, Settings};
 use identity::ProcessIdentity;
 use ledger::{CurrencyId, Resource};
 use policy::PolicyName;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// The choice of who enforces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +32,10 @@ pub struct Task {
     pub choice: Choice,
     /// Whether kinds besides the CPU are shared.
     pub shares_others: bool,
+    /// Whose processes may be touched at all.
+    pub reach: Reach,
+    /// The socket that people connect to, which is removed at the end: the keeper may not.
+    pub socket: Option<PathBuf>,
 }
 
 /// A request of the keeper.
@@ -97,10 +104,12 @@ pub enum Answer {
 }
 
 /// What an enforcer that was started is like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Started {
     /// Whether all threads of the machine are scheduled, the kernel's own too.
     pub covers_everybody: bool,
+    /// What the process has given up, in words.
+    pub walls: Vec<Wall>,
 }
 
 /// What is really set.

@@ -1,11 +1,12 @@
 //! The enforcing process: the far end, which holds the table.
 
+use crate::admission::Admission;
 use crate::frame::{self, FrameError};
 use crate::lock::Lock;
 use crate::message::{Algorithm, Answer, LookedAfter, Request, Started, Task};
 use crate::survey::Surveyed;
-use crate::table::{Table, with_causes};
-use crate::tracing_stream;
+use crate::table::{Table, TableError, with_causes};
+use crate::{tracing_stream, walls};
 use enforcer::Registration;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -15,7 +16,6 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 /// Why an enforcing process ends out of order.
 #[derive(Debug, thiserror::Error)]
@@ -43,10 +43,8 @@ pub fn enforce_main(enforcers: &[Registration]) -> ExitCode {
     match serve(enforcers) {
         Ok(()) => ExitCode::SUCCESS,
         // The keeper says why it ends; a crash of it is in the log of whoever started it.
-        Err(EndedEarly::Frame(FrameError::Closed) | EndedEarly::Alone) => {
-            tracing::warn!("the keeper is gone: everything was given back");
-            ExitCode::SUCCESS
-        }
+        Err(EndedEarly::Frame(error)) if error.is_end() => alone(),
+        Err(EndedEarly::Alone) => alone(),
         Err(error) => {
             tracing::error!("the enforcing process ends: {}", with_causes(&error));
             ExitCode::FAILURE
@@ -54,31 +52,55 @@ pub fn enforce_main(enforcers: &[Registration]) -> ExitCode {
     }
 }
 
+fn alone() -> ExitCode {
+    tracing::warn!("the keeper is gone: everything was given back");
+    ExitCode::SUCCESS
+}
+
 fn serve(enforcers: &[Registration]) -> Result<(), EndedEarly> {
     let keeper = Keeper::connect()?;
     let Request::Begin(task) = keeper.next()? else { return Err(EndedEarly::OutOfTurn("work")) };
-    let Task { settings, choice, shares_others } = *task;
-    let (_lock, surveyed) = match Lock::take(&settings.records) {
+    let records = &task.settings.records;
+    let (_lock, surveyed) = match Lock::take(records) {
         // Before our own scheduler is there, which would be found to be in the way.
-        Ok(lock) => (lock, Surveyed::look(enforcers, &settings)),
+        Ok(lock) => (lock, Surveyed::look(enforcers, &task.settings)),
         Err(error) => {
-            let why = format!("{}.lock: {error}", settings.records.display());
+            let why = format!("{}.lock: {error}", records.display());
             return keeper.answer(&Answer::Begun(Err(why)));
         }
     };
+    let socket = task.socket.clone();
     keeper.answer(&Answer::Begun(Ok(surveyed)))?;
     let Request::Start = keeper.next()? else { return Err(EndedEarly::OutOfTurn("work")) };
-    let started = Table::start(enforcers, settings, &choice, shares_others);
-    let mut table = match started {
-        Ok(table) => table,
+    let (mut table, started) = match start(enforcers, *task, keeper.pid()) {
+        Ok(started) => started,
         Err(error) => return keeper.answer(&Answer::Started(Err(with_causes(&error)))),
     };
-    let covers_everybody = table.covers_everybody();
-    let started = Answer::Started(Ok(Started { covers_everybody }));
-    let served = keeper.answer(&started).and_then(|()| follow(&keeper, &mut table));
+    let started = keeper.answer(&Answer::Started(Ok(started)));
+    let served = started.and_then(|()| follow(&keeper, &mut table));
     table.end();
     served?;
+    // The keeper still listens there, so it is nobody else's.
+    if let Some(socket) = socket {
+        let _ = std::fs::remove_file(socket);
+    }
     keeper.answer(&Answer::Ended)
+}
+
+/// Starts the CPU's enforcer, and gives up what is not needed once it runs.
+fn start(
+    enforcers: &[Registration],
+    task: Task,
+    keeper: u32,
+) -> Result<(Table, Started), TableError> {
+    let (enforcers, files) = walls::restrict_files(enforcers, &task);
+    let Task { settings, choice, shares_others, reach, .. } = task;
+    let admission = Admission::new(reach, keeper);
+    let table = Table::start(&enforcers, settings, &choice, shares_others, admission)?;
+    let mut all = walls::give_up_the_rest(table.needs());
+    all.push(files);
+    let covers_everybody = table.covers_everybody();
+    Ok((table, Started { covers_everybody, walls: all }))
 }
 
 /// Does what the keeper asks, until it asks for the end.
@@ -102,10 +124,7 @@ fn follow(keeper: &Keeper, table: &mut Table) -> Result<(), EndedEarly> {
 
 fn answer(table: &mut Table, request: Request) -> Result<Answer, EndedEarly> {
     Ok(match request {
-        Request::Apply(plan) => {
-            let plan = Arc::new(plan);
-            Answer::Applied(plan.generation, table.apply(&plan))
-        }
+        Request::Apply(plan) => Answer::Applied(plan.generation, table.apply(plan)),
         Request::Look => Answer::Seen(Box::new(table.seen())),
         Request::Measure => Answer::Measured(Box::new(table.measure())),
         Request::LookAfter => {
@@ -143,6 +162,8 @@ fn trace(keeper: &Keeper, table: &mut Table) -> Result<(), EndedEarly> {
 /// The keeper, as the enforcing process has it: the connection, and the process at its other end.
 struct Keeper {
     stream: UnixStream,
+    /// Its number.
+    number: u32,
     /// Its process; `None` where it was gone before it could be watched, which the connection tells too.
     process: Option<OwnedFd>,
     /// SIGTERM.
@@ -156,6 +177,13 @@ impl Keeper {
         // What a terminal sends to everybody is the keeper's to hear; fails only for a leader of a process group.
         let _ = rustix::process::setsid();
         let _ = std::fs::write("/proc/self/comm", "allot-enforce");
+        // When memory runs out others go first: all that this process holds would have to be given back.
+        let _ = std::fs::write("/proc/self/oom_score_adj", "-900");
+        // Everybody may look into the cgroups that it makes, whatever whoever started it wants of files.
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+        for hardened in [sandbox::make_undumpable(), sandbox::forgo_new_privileges()] {
+            hardened.map_err(system("give up privileges"))?;
+        }
         let stream = take_standard_input().map_err(system("take the connection to the keeper"))?;
         let process = parent.and_then(watch).filter(|_| rustix::process::getppid() == parent);
         let mut told = SigSet::empty();
@@ -167,7 +195,12 @@ impl Keeper {
         ours.thread_block().map_err(of_nix("keep signals back"))?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let told = SignalFd::with_flags(&told, flags).map_err(of_nix("hear signals"))?;
-        Ok(Keeper { stream, process, told })
+        let number = parent.map_or(0, |parent| parent.as_raw_nonzero().get().unsigned_abs());
+        Ok(Keeper { stream, number, process, told })
+    }
+
+    fn pid(&self) -> u32 {
+        self.number
     }
 
     /// Waits for the next request.

@@ -10,11 +10,14 @@
 mod effect;
 mod seen;
 
+use crate::admission::Admission;
 use crate::drift::ShownDrift;
 use crate::kinds::resource_kinds;
 use crate::message::Choice;
 use crate::standing::Standing;
-use enforcer::{EnforceError, Enforcer, Plan, Registration, Settings, Status, Trace};
+use enforcer::{
+    CapabilitySet, EnforceError, Enforcer, Plan, Registration, Settings, Status, Trace,
+};
 use identity::ProcessIdentity;
 use ledger::{KindName, Resource};
 use policy::PolicyName;
@@ -65,6 +68,7 @@ pub struct Table {
     /// Why another allotd's work is not done here too, while it is so.
     deferred: Option<String>,
     drift: ShownDrift,
+    admission: Admission,
     /// Resources besides the CPU of the last plan.
     planned: Vec<Resource>,
     generation: u64,
@@ -82,6 +86,7 @@ impl Table {
         settings: Settings,
         choice: &Choice,
         shares_others: bool,
+        admission: Admission,
     ) -> Result<Table, TableError> {
         let kinds = resource_kinds(enforcers);
         let standings = kinds
@@ -96,6 +101,7 @@ impl Table {
             asked_for: None,
             deferred: None,
             drift: ShownDrift::default(),
+            admission,
             planned: Vec::new(),
             generation: 0,
             statuses: Vec::new(),
@@ -282,16 +288,34 @@ impl Table {
         all.into_iter().find_map(|(place, it)| Some((place, it.enforcer.gave_up()?)))
     }
 
+    /// The capabilities that enforcers need as long as they run: those that run, and the best of each kind that may be
+    /// wanted later.
+    pub fn needs(&self) -> CapabilitySet {
+        let running = self.running.iter().map(|it| it.registration);
+        let later = self.standings.iter().filter(|it| it.kind != KindName::CPU && self.is_on);
+        let later = later.filter_map(|standing| {
+            let can = |it: &&Registration| {
+                self.may_serve(it, standing.kind).is_ok()
+                    && (it.available)(&self.settings, standing.kind).is_ok()
+            };
+            standing.candidates().iter().find(can).copied()
+        });
+        let needs = running.chain(later).map(|it| (it.needs)(&self.settings).run);
+        needs.fold(CapabilitySet::empty(), CapabilitySet::union)
+    }
+
     /// Whether all threads of the machine are scheduled, the kernel's own too.
     pub fn covers_everybody(&self) -> bool {
         self.running.iter().any(|it| it.enforcer.covers_everybody())
     }
 
-    /// Follows a plan; answers the CPU's refusal, in words. What other kinds lack is told as drift.
+    /// Follows what is admitted of a plan; answers the CPU's refusal, in words. What other kinds lack is told as drift.
     ///
     /// # Errors
     /// When the CPU's enforcer refuses it.
-    pub fn apply(&mut self, plan: &Arc<Plan>) -> Result<(), String> {
+    pub fn apply(&mut self, mut plan: Plan) -> Result<(), String> {
+        self.admission.admit(&mut plan).iter().for_each(|what| tracing::warn!("{what}"));
+        let plan = &Arc::new(plan);
         let others = plan.graphs.keys().filter(|resource| **resource != Resource::CPU);
         self.planned = others.cloned().collect();
         self.generation = plan.generation;

@@ -40,8 +40,10 @@ pub use hold_method::{HoldMethod, UnknownHoldMethod};
 pub use periodic::Periodic;
 pub use plan::{Plan, PlannedClient, PlannedLimit};
 pub use presence::{CpuAccount, Look, Looks, Presence, PresenceTracker};
-pub use registration::{Check, Registration, Start, Survey};
+pub use registration::{Check, Needs, Registration, Start, Survey};
 pub use sample::{CpuClientSample, CpuSample, ResourceSample, ResourceUse, Sample};
 pub use settings::{CpuSettings, MemorySettings, Settings};
 pub use status::{ClientState, ClientStatus, CpuStatus, HoldState, ResourceStatus, Status};
 pub use trace::{KEPT_BATCHES, Trace, TraceEvent, TraceEventKind, trace_channel};
+
+pub use rustix::thread::CapabilitySet;

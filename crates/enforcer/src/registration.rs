@@ -2,8 +2,27 @@
 
 use crate::{EnforceError, Enforcer, ResourceStatus, Settings};
 use ledger::{KindName, ResourceKind};
+use rustix::thread::CapabilitySet;
 use serde::{Deserialize, Serialize};
 use undo::Restorer;
+
+/// The rights that an enforcer needs besides those that every enforcer has: to signal processes, set how they are
+/// scheduled, read of them and write to files of cgroups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs {
+    /// Capabilities that it needs until it has started. They may be given up after.
+    pub start: CapabilitySet,
+    /// Capabilities that it needs as long as it runs.
+    pub run: CapabilitySet,
+    /// Whether it looks into the memory of processes (`maps`, `pagemap`). What landlock restricts may not.
+    pub reads_memory: bool,
+}
+
+impl Needs {
+    /// Nothing besides.
+    pub const NOTHING: Needs =
+        Needs { start: CapabilitySet::empty(), run: CapabilitySet::empty(), reads_memory: false };
+}
 
 /// Starts an enforcer with settings, to serve these kinds.
 pub type Start = fn(&Settings, &[KindName]) -> Result<Box<dyn Enforcer>, EnforceError>;
@@ -32,6 +51,8 @@ pub struct Registration {
     /// # Errors
     /// When it cannot begin.
     pub start: Start,
+    /// The rights that it needs here.
+    pub needs: fn(&Settings) -> Needs,
     /// Suffixes of the records that it keeps of what it changed ([`Settings::record`]).
     pub records: &'static [&'static str],
     /// Gives back what is in the logs of its records; `None` where they have none.

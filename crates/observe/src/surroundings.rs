@@ -25,8 +25,9 @@ impl ProcessHandle {
         let pid = self.identity().pid;
         let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}"));
         let login = read("loginuid").ok().and_then(|text| text.trim().parse().ok());
-        let users = fs::read_link(format!("/proc/{pid}/ns/user")).ok();
-        let own_users = fs::read_link("/proc/self/ns/user").ok();
+        // Which of our uids its uids are. Everybody may read that; a namespace that maps all of them to themselves has ours.
+        let users = read("uid_map").ok();
+        let own_users = fs::read_to_string("/proc/self/uid_map").ok();
         let surroundings = Surroundings {
             login_uid: login.filter(|uid| *uid != u32::MAX),
             cgroup: path_in_use(&read("cgroup").unwrap_or_default()),

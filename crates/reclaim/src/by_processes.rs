@@ -11,8 +11,8 @@ use crate::processes::advice_works;
 use crate::reclaimer::Reclaimer;
 use crate::sample::MemorySample;
 use enforcer::{
-    EnforceError, Enforcer, Plan, PlannedClient, Registration, ResourceSample, ResourceStatus,
-    ResourceUse, Sample, Status,
+    EnforceError, Enforcer, Needs, Plan, PlannedClient, Registration, ResourceSample,
+    ResourceStatus, ResourceUse, Sample, Status,
 };
 use ledger::{Class, CurrencyId, Member, Resource, ResourceKind};
 use observe::ProcessHandle;
@@ -56,6 +56,7 @@ pub const REGISTRATION: Registration = Registration {
         let policy = ReclaimPolicy::of(settings).ok_or(EnforceError::Ended)?.build();
         Ok(Box::new(MemoryByProcesses::start(policy).map_err(EnforceError::refused)?))
     },
+    needs: |_| Needs { reads_memory: true, ..Needs::NOTHING },
     records: &[],
     restorer: None,
     survey: Registration::no_survey,

@@ -5,11 +5,13 @@
 //! a file leaves out is as without a file.
 
 mod amount;
+mod reach;
 mod rules;
 
 use crate::names::Names;
 use crate::people::{People, Who};
 use amount::{Others, Share, thousandths};
+use enforcement::Reach;
 use ledger::{
     BASE, CurrencyId, Funding, Home, Ledger, Member, Placement, Placements, PolicyKey, Resource,
     TicketKind,
@@ -63,6 +65,8 @@ pub struct FundingPolicy {
     /// What base has of memory to promise, in KiB; 0 where that is not known.
     #[serde(skip)]
     memory_kib: u64,
+    #[serde(skip)]
+    reach: Reach,
 }
 
 impl FundingPolicy {
@@ -85,9 +89,15 @@ impl FundingPolicy {
 
     /// The policy for a machine with these people and so much memory for base to promise.
     pub(crate) fn on_machine(self, people: People, memory_kib: u64) -> Result<Self, String> {
-        let policy = FundingPolicy { people, memory_kib, ..self };
+        let mut policy = FundingPolicy { people, memory_kib, ..self };
         policy.check_sums()?;
+        policy.reach = reach::of(&policy);
         Ok(policy)
+    }
+
+    /// Whose processes it names, as far as uids tell.
+    pub fn reach(&self) -> &Reach {
+        &self.reach
     }
 
     /// Whether users may have what starts machine-wide enforcement of disks.

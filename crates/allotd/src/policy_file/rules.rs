@@ -30,6 +30,8 @@ pub(super) struct Everybodys {
 pub(super) struct SystemRule {
     /// False: services are not managed.
     pub(super) managed: bool,
+    /// Whether the superuser may give tickets to those by hand that are not managed.
+    pub(super) by_hand: bool,
     /// Who is a service; where it is left out, [`crate::people::People::kind`] says.
     pub(super) uids: Option<UidRange>,
     /// A hard ticket from base, in thousandths of the CPU.
@@ -46,6 +48,8 @@ pub(super) struct SystemRule {
 pub(super) struct UsersRule {
     /// False: only those whom rules name are managed.
     pub(super) managed: bool,
+    /// Whether those may be given tickets by hand that are not managed.
+    pub(super) by_hand: bool,
     /// Who is a person; where it is left out, [`crate::people::People::kind`] says.
     pub(super) uids: Option<UidRange>,
     pub(super) one_currency: Per,
@@ -65,6 +69,8 @@ pub(super) struct UsersRule {
 pub(super) struct ContainersRule {
     /// False: they are not managed.
     pub(super) managed: bool,
+    /// Whether those may be given tickets by hand that are not managed.
+    pub(super) by_hand: bool,
     /// Base tickets, or a part.
     pub(super) cpu: Share,
 }
@@ -146,7 +152,16 @@ pub(super) const USER_CPU: u64 = 1000;
 impl Default for SystemRule {
     fn default() -> Self {
         let (memory, disk, net, limits) = Default::default();
-        SystemRule { managed: true, uids: None, floor: 100, memory, disk, net, limits }
+        SystemRule {
+            managed: true,
+            by_hand: false,
+            uids: None,
+            floor: 100,
+            memory,
+            disk,
+            net,
+            limits,
+        }
     }
 }
 
@@ -156,6 +171,7 @@ impl Default for UsersRule {
         let (cpu, one_currency) = (Share::Tickets(USER_CPU), Per::User);
         UsersRule {
             managed: true,
+            by_hand: false,
             uids: None,
             one_currency,
             cpu,
@@ -170,7 +186,7 @@ impl Default for UsersRule {
 
 impl Default for ContainersRule {
     fn default() -> Self {
-        ContainersRule { managed: true, cpu: Share::Tickets(USER_CPU) }
+        ContainersRule { managed: true, by_hand: false, cpu: Share::Tickets(USER_CPU) }
     }
 }
 

@@ -19,6 +19,10 @@ pub const SOMEBODY_ELSE: u32 = 64_002;
 /// The end of a policy that leaves everybody alone but the users whom it names.
 pub const NO_SERVICES: &str = "\n[system]\nmanaged = false\n[containers]\nmanaged = false\n";
 
+/// The same, but root may give tickets by hand to processes of services, its own and those of the tests' users.
+pub const BY_HAND: &str =
+    "\n[system]\nmanaged = false\nby_hand = true\n[containers]\nmanaged = false\n";
+
 /// Two users of the calling test's own, for what counts a user's processes: other tests run beside.
 pub fn two_users() -> (u32, u32) {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
@@ -147,6 +151,13 @@ impl Daemon {
         let mut child = self.child.take().expect("it runs");
         child.kill().expect("it can be killed");
         child.wait().expect("it is dead");
+    }
+
+    /// Wait until it ends by itself.
+    pub fn wait(&mut self) -> ExitStatus {
+        let mut child = self.child.take().expect("it ran");
+        wait_for("allotd to end", || child.try_wait().expect("a child").is_some());
+        child.wait().expect("it ended")
     }
 
     /// SIGTERM, and wait.

@@ -36,7 +36,8 @@ impl Table {
 
     fn cpu_seen(&self) -> CpuSeen {
         let status = self.cpu_status();
-        let notes = status.iter().flat_map(|status| &status.clients).filter_map(|client| {
+        let clients = status.iter().flat_map(|status| status.clients.iter().cloned());
+        let notes = clients.chain(self.admission.refused()).filter_map(|client| {
             let note = client.note.as_ref()?;
             // Only the kernel's scheduler has those; elsewhere nobody expects it.
             (!client.founder.outlives_boot()).then(|| format!("{}: {note}", client.founder))
