@@ -3,14 +3,13 @@
 mod common;
 
 use common::{
-    BY_HAND, Daemon, NO_SERVICES, SOMEBODY, SOMEBODY_ELSE, Worker, client_of, enforcing_process, front,
-    guardian, may_switch_users, scheduling_of, state_of, wait_for,
+    BY_HAND, Daemon, NO_SERVICES, SOMEBODY, SOMEBODY_ELSE, Worker, as_user, client_of,
+    enforcing_process, front, guardian, may_switch_users, scheduling_of, state_of, wait_for,
 };
 use std::io::{Read, Write};
 use std::os::unix::fs::{lchown, symlink};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 use wire::{Amount, Operation, TicketKind};
 
 /// A policy that names one user of the tests and nobody else.
@@ -347,22 +346,6 @@ fn amounts_at_the_edge_are_refused_by_name() {
     }
 }
 
-/// Runs something as another user: the credentials of one thread are its own.
-fn as_user<T: Send>(uid: u32, act: impl FnOnce() -> T + Send) -> T {
-    let switched = || {
-        let id = libc::c_long::from(uid);
-        // SAFETY: changes the credentials of this thread, which ends with `act`.
-        let failed = unsafe {
-            libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>())
-                | libc::syscall(libc::SYS_setresgid, id, id, id)
-                | libc::syscall(libc::SYS_setresuid, id, id, id)
-        };
-        assert_eq!(failed, 0, "root may become uid {uid}");
-        act()
-    };
-    std::thread::scope(|scope| scope.spawn(switched).join().expect("it does not panic"))
-}
-
 fn create(name: &str) -> Operation {
     Operation::CreateCurrency { name: name.to_owned(), owner: None, group: None, mode: None }
 }
@@ -575,105 +558,4 @@ fn who_does_not_rule_is_not_told_the_seed_nor_where_the_state_is() {
         (status.state_dir.is_empty(), status.cpu.seed)
     };
     assert_eq!((told(SOMEBODY), told(0)), ((true, 0), (false, 4711)));
-}
-
-/// The 50th and 99th of a hundred and the greatest, in ms.
-fn percentiles(mut times: Vec<Duration>) -> (f64, f64, f64) {
-    times.sort();
-    let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize].as_secs_f64() * 1e3;
-    (at(0.5), at(0.99), at(1.0))
-}
-
-/// Measures what `make soak` holds to the promise: with `--release`, on a machine that does nothing else.
-#[test]
-fn others_wait_little_while_four_users_do_their_worst() {
-    if std::env::var_os("ALLOT_LONG").is_none() {
-        eprintln!(
-            "SKIP others_wait_little_while_four_users_do_their_worst: measures time; make soak runs it"
-        );
-        return;
-    }
-    use std::sync::atomic::{AtomicBool, Ordering};
-    const HOSTILE: std::ops::Range<u32> = 64_010..64_014;
-    const HONEST: u32 = 64_020;
-    let daemon = Daemon::prepare(&["--enforcer", "none"]);
-    let policy = daemon.dir.path().join("policy.toml");
-    let text = format!("[users]\nuids = \"64010-64020\"\ncpu = 1000\n{NO_SERVICES}");
-    std::fs::write(&policy, text).expect("a policy");
-    let mut daemon = daemon.with(&["--funding-policy", policy.to_str().expect("a path")]);
-    daemon.launch();
-    let client = || daemon.client();
-    let name = |layer: usize, place: usize| format!("g{layer}-{place}");
-    for uid in HOSTILE {
-        as_user(uid, || {
-            let all = (0..4).flat_map(|layer| (0..63).map(move |place| (layer, place)));
-            let make: Vec<_> = all.map(|(layer, place)| create(&name(layer, place))).collect();
-            client().operate_all(make).expect("made");
-            for layer in (0..3).rev() {
-                for to in 0..63 {
-                    let row = (0..63).map(|from| fund(&name(layer + 1, to), &name(layer, from)));
-                    client().operate_all(row.collect()).expect("funded");
-                }
-            }
-        });
-    }
-    let stop = AtomicBool::new(false);
-    let until_told = |uid, act: &(dyn Fn() + Sync)| {
-        as_user(uid, || {
-            while !stop.load(Ordering::Relaxed) {
-                act();
-            }
-        });
-    };
-    let (mut asked, mut placed) = (Vec::new(), Vec::new());
-    std::thread::scope(|scope| {
-        for uid in HOSTILE {
-            let until_told = &until_told;
-            let toggles = move || {
-                let (to, from) = (name(1, 0), name(0, 0));
-                let both = (0..500).flat_map(|_| [unfund(&to, &from), fund(&to, &from)]);
-                drop(client().operate_all(both.collect()));
-            };
-            for _ in 0..4 {
-                scope.spawn(move || until_told(uid, &toggles));
-            }
-            scope.spawn(move || until_told(uid, &move || drop(client().ledger())));
-            let traders = move || {
-                let who: Vec<String> = (0..63).map(|place| name(0, place)).collect();
-                let who: Vec<&str> = who.iter().map(String::as_str).collect();
-                drop(client().traders(&who));
-            };
-            scope.spawn(move || until_told(uid, &traders));
-        }
-        let bombs: Vec<Worker> =
-            HOSTILE.map(|uid| Worker::shell("while :; do (:); done", uid)).collect();
-        as_user(HONEST, || {
-            for number in 0..300 {
-                let began = Instant::now();
-                client().operate(create(&format!("mine{number}"))).expect("served");
-                asked.push(began.elapsed());
-            }
-        });
-        for _ in 0..50 {
-            let worker = Worker::idle(HONEST);
-            let began = Instant::now();
-            let who = format!("pid:{}", worker.pid());
-            while client().traders(&[&who]).is_err() {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            placed.push(began.elapsed());
-        }
-        drop(bombs);
-        stop.store(true, Ordering::Relaxed);
-    });
-    let (asked, placed) = (percentiles(asked), percentiles(placed));
-    println!(
-        "another's request: median {:.1} ms, p99 {:.1} ms, worst {:.1} ms",
-        asked.0, asked.1, asked.2
-    );
-    println!(
-        "a newcomer placed: median {:.1} ms, p99 {:.1} ms, worst {:.1} ms",
-        placed.0, placed.1, placed.2
-    );
-    assert!(asked.1 < 20.0 && placed.1 < 50.0, "the promise: 20 ms and 50 ms");
 }

@@ -37,6 +37,7 @@ pub struct Daemon {
     options: Vec<String>,
     log: PathBuf,
     program: PathBuf,
+    has_precedence: bool,
 }
 
 impl Daemon {
@@ -65,7 +66,7 @@ impl Daemon {
             options.extend(["--enforcer", "user-level"].map(str::to_owned));
         }
         let program = PathBuf::from(env!("CARGO_BIN_EXE_allotd"));
-        Daemon { child: None, dir, options, log, program }
+        Daemon { child: None, dir, options, log, program, has_precedence: false }
     }
 
     /// With more options, before it is launched.
@@ -74,12 +75,23 @@ impl Daemon {
         self
     }
 
+    /// Before the processes that it manages, as its unit has it (`Nice=-20`), before it is launched.
+    pub fn with_precedence(mut self) -> Daemon {
+        self.has_precedence = true;
+        self
+    }
+
     /// By another program, before it is launched: an example of this package.
     pub fn example(mut self, name: &str) -> Daemon {
+        self.program = self.example_program(name);
+        self
+    }
+
+    /// An example of this package.
+    pub fn example_program(&self, name: &str) -> PathBuf {
         let test = std::env::current_exe().expect("this program");
         let build = test.parent().and_then(Path::parent).expect("a build directory");
-        self.program = build.join("examples").join(name);
-        self
+        build.join("examples").join(name)
     }
 
     /// By allotd itself again, before it is launched anew on the same state.
@@ -96,7 +108,14 @@ impl Daemon {
     }
 
     pub fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = match self.has_precedence {
+            true => {
+                let mut command = Command::new("nice");
+                command.args(["-n", "-20"]).arg(&self.program);
+                command
+            }
+            false => Command::new(&self.program),
+        };
         command
             .args(&self.options)
             .args(["--with-parent".as_ref(), "--state-dir".as_ref(), self.state_dir().as_os_str()])
@@ -346,4 +365,27 @@ pub fn client_of(ledger: &LedgerView, pid: u32) -> Option<&CurrencyView> {
 pub fn backing(ledger: &LedgerView, id: u64) -> Vec<(u64, u64)> {
     let held = ledger.tickets.iter().filter(|ticket| ticket.holder == id);
     held.map(|ticket| (ticket.issuer, ticket.amount)).collect()
+}
+
+/// Runs something as another user: the credentials of one thread are its own.
+pub fn as_user<T: Send>(uid: u32, act: impl FnOnce() -> T + Send) -> T {
+    let switched = || {
+        let id = libc::c_long::from(uid);
+        // SAFETY: changes the credentials of this thread, which ends with `act`.
+        let failed = unsafe {
+            libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>())
+                | libc::syscall(libc::SYS_setresgid, id, id, id)
+                | libc::syscall(libc::SYS_setresuid, id, id, id)
+        };
+        assert_eq!(failed, 0, "root may become uid {uid}");
+        act()
+    };
+    std::thread::scope(|scope| scope.spawn(switched).join().expect("it does not panic"))
+}
+
+/// The 50th and 99th of a hundred and the greatest, in ms.
+pub fn percentiles(mut times: Vec<Duration>) -> (f64, f64, f64) {
+    times.sort();
+    let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize].as_secs_f64() * 1e3;
+    (at(0.5), at(0.99), at(1.0))
 }

@@ -1,0 +1,184 @@
+//! Honest users beside hostile ones who play every trick at once (`examples/hostile`), judged by what the honest ones
+//! get. A short attack judges states and prints what it measured; `ALLOT_HOSTILE_SECONDS` makes it long, and judges that
+//! too: with `--release`, on a machine that does nothing else (`make soak`).
+
+#[path = "../common/mod.rs"]
+mod common;
+mod machine;
+mod users;
+
+use common::{Daemon, NO_SERVICES, client_of, may_switch_users, wait_for};
+use machine::{Footprint, Machine};
+use std::time::{Duration, Instant};
+use users::{Honest, Hostile, Users};
+
+/// How long the attack lasts where nothing else is asked for.
+const SHORT: Duration = Duration::from_secs(5);
+
+/// What is promised of allotd beside four users who do their worst.
+const REQUEST_P99_MS: f64 = 20.0;
+const PLACED_P99_MS: f64 = 50.0;
+
+#[test]
+fn honest_users_get_theirs_beside_hostile_ones_by_weights() {
+    if let Some(found) = attack("honest_users_get_theirs_beside_hostile_ones_by_weights", "weights")
+    {
+        found.judge();
+    }
+}
+
+#[test]
+fn honest_users_get_theirs_beside_hostile_ones_at_user_level() {
+    let test = "honest_users_get_theirs_beside_hostile_ones_at_user_level";
+    if let Some(found) = attack(test, "user-level") {
+        found.judge();
+    }
+}
+
+/// What an attack showed.
+struct Findings {
+    enforcer: &'static str,
+    attacked: Duration,
+    /// CPU time that the honest hogs had of what all users had, where it was counted.
+    share: Option<f64>,
+    request_ms: (f64, f64, f64),
+    placed_ms: (f64, f64, f64),
+    /// CPU time of allotd's processes, of one CPU.
+    own_cpu: f64,
+    before: Footprint,
+    early: Footprint,
+    late: Footprint,
+    after: Footprint,
+}
+
+impl Findings {
+    /// Prints what was measured and, after a long attack, judges it.
+    fn judge(&self) {
+        let Findings { enforcer, attacked, request_ms, placed_ms, .. } = self;
+        println!("{enforcer}, {} s of attack:", attacked.as_secs());
+        let text = |(p50, p99, worst): (f64, f64, f64)| {
+            format!("median {p50:.1} ms, p99 {p99:.1} ms, worst {worst:.1} ms")
+        };
+        println!("  an honest user's request: {}", text(*request_ms));
+        println!("  a newcomer placed: {}", text(*placed_ms));
+        let promised = 1.0 / users::COMPETING as f64;
+        match self.share {
+            Some(share) => {
+                println!("  honest hogs had {share:.4} of the CPU time, promised {promised:.4}")
+            }
+            None => println!("  shares were not counted: there is no cpuacct hierarchy"),
+        }
+        println!("  allotd: {:.1} % of a CPU", self.own_cpu * 100.0);
+        let states = [
+            ("before", self.before),
+            ("early", self.early),
+            ("late", self.late),
+            ("after", self.after),
+        ];
+        for (when, Footprint { kib, descriptors, processes }) in states {
+            println!("  {when}: {kib} KiB, {descriptors} descriptors, {processes} processes");
+        }
+        if long().is_none() {
+            return;
+        }
+        assert!(request_ms.1 < REQUEST_P99_MS && placed_ms.1 < PLACED_P99_MS, "20 ms and 50 ms");
+        if let Some(share) = self.share {
+            // Five standard deviations of a lottery with a draw each 100 ms: its error is the greatest of all policies'.
+            let draws = attacked.as_secs_f64() * 10.0;
+            let tolerance = 5.0 * (promised * (1.0 - promised) / draws).sqrt();
+            assert!(share > promised - tolerance, "{share:.4} for {promised:.4} by {tolerance:.4}");
+        }
+        // What is kept for each of a bounded number of things is there after the first tenth.
+        let most = self.early.kib + self.early.kib / 4 + (32 << 10);
+        assert!(
+            self.late.kib < most,
+            "it grows: {} KiB, then {} KiB",
+            self.early.kib,
+            self.late.kib
+        );
+    }
+}
+
+fn long() -> Option<Duration> {
+    let text = std::env::var("ALLOT_HOSTILE_SECONDS").ok()?;
+    Some(Duration::from_secs(text.parse().expect("ALLOT_HOSTILE_SECONDS is a number")))
+}
+
+/// One attack on an allotd of its own; `None`, and a note, where it cannot be.
+fn attack(test: &str, enforcer: &'static str) -> Option<Findings> {
+    if !may_switch_users(test) {
+        return None;
+    }
+    let users = Users::of_this_test();
+    let daemon = Daemon::prepare(&["--enforcer", enforcer, "--policy", "stride"]);
+    let policy = daemon.dir.path().join("policy.toml");
+    let named = users.named();
+    let text = format!("[users]\nuids = \"{named}\"\ncpu = 1000\n{NO_SERVICES}");
+    std::fs::write(&policy, text).expect("a policy");
+    let daemon = daemon.with(&["--funding-policy", policy.to_str().expect("a path")]);
+    let mut daemon = daemon.with_precedence();
+    if !daemon.try_launch() {
+        eprintln!("SKIP {test}: {}", daemon.log().lines().last().unwrap_or_default());
+        return None;
+    }
+    let machine = Machine::of(daemon.pid());
+    let honest = Honest::start(&daemon, &users);
+    wait_for("the honest hogs to be clients", || honest.are_clients(&daemon));
+    let before = machine.footprint();
+    let hostile = Hostile::start(&daemon, &users);
+    wait_for("every trick to be played", || hostile.all_play());
+    // What is measured is allotd, and not how long this test waits for a CPU. It holds for this thread and its threads.
+    rustix::process::setpriority_process(None, -20).expect("root may");
+    let attacked = long().unwrap_or(SHORT);
+    let (began, own, used) = (Instant::now(), machine.cpu_time(), users.cpu_times());
+    let early_at = attacked / 10;
+    let mut early = before;
+    let mut asked = Vec::new();
+    let mut placed = Vec::new();
+    while began.elapsed() < attacked {
+        asked.extend(honest.ask(&daemon, 10));
+        placed.push(honest.newcomer(&daemon));
+        if began.elapsed() < early_at {
+            early = machine.footprint();
+        }
+    }
+    let took = began.elapsed();
+    let share = users.share_of_honest_hogs(&used);
+    let own_cpu = (machine.cpu_time() - own).as_secs_f64() / took.as_secs_f64();
+    let late = machine.footprint();
+    let got = hostile.end();
+    assert!(got.is_empty(), "hostile users got what they should not: {got:#?}");
+    honest.still_have_all(&daemon);
+    // Nothing of them is left, and what was kept for them is given back.
+    let client = daemon.client();
+    wait_for("the hostile clients to be gone", || {
+        let ledger = client.ledger().expect("alive");
+        ledger.currencies.iter().all(|it| it.process.is_none() || !users.are_hostile(it.owner))
+    });
+    wait_for("what was opened to be closed", || {
+        let now = machine.footprint();
+        now.descriptors <= before.descriptors && now.processes <= before.processes
+    });
+    let after = machine.footprint();
+    let hog = honest.a_hog();
+    assert!(client_of(&client.ledger().expect("alive"), hog).is_some(), "it is managed still");
+    let processes = machine.processes();
+    assert!(daemon.stop().success(), "allotd ends as it is told to");
+    wait_for("allotd's processes to end", || processes.iter().all(|pid| !machine::is_alive(*pid)));
+    honest.are_as_they_were();
+    machine::is_clean(daemon.dir.path());
+    let (request_ms, placed_ms) = (common::percentiles(asked), common::percentiles(placed));
+    let attacked = took;
+    Some(Findings {
+        enforcer,
+        attacked,
+        share,
+        request_ms,
+        placed_ms,
+        own_cpu,
+        before,
+        early,
+        late,
+        after,
+    })
+}
