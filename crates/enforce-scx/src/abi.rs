@@ -30,6 +30,7 @@ const _: () = {
     assert!(EDGES_MAX == 1 << 17);
     assert!(STEPS_MAX == 1 << 18);
     assert!(GIVERS_MAX == 1 << 12);
+    assert!(SLOTS_MAX <= STEP_SOFT as usize, "no slot has the bit");
     assert!(size_of::<types::scratch>() >= PATH_MAX * size_of::<u32>());
 };
 

@@ -10,6 +10,7 @@
 //!    party has a note.
 
 use crate::abi::{EDGES_MAX, GIVERS_MAX, PATH_MAX, STEP_SOFT, STEPS_MAX, flags, kinds, types};
+use crate::bank_array::{BankArray, Extent};
 use crate::slots::Slots;
 use enforcer::{Plan, PlannedClient};
 use ledger::{
@@ -73,9 +74,9 @@ pub(crate) fn completed(mut plan: Plan) -> Plan {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bank {
     pub nodes: Vec<types::node>,
-    pub edges: Vec<types::edge>,
-    pub paths: Vec<u32>,
-    pub givers: Vec<types::giver>,
+    pub edges: BankArray<types::edge, EDGES_MAX>,
+    pub paths: BankArray<u32, STEPS_MAX>,
+    pub givers: BankArray<types::giver, GIVERS_MAX>,
     /// Clients that do not compete as the plan says, and why.
     pub notes: BTreeMap<CurrencyId, String>,
 }
@@ -96,20 +97,17 @@ pub(crate) fn encode(plan: &Plan, slots: &Slots) -> Bank {
                 Some(types::edge { amount: backing.amount, issuer, kind, ..types::edge::default() })
             })
             .collect();
-        let fits = bank.edges.len() + own.len() <= EDGES_MAX;
-        if !fits {
+        let held = if is_guest { Some(Extent::default()) } else { bank.edges.append(&own) };
+        if held.is_none() {
             bank.notes
                 .insert(view.id, "there are too many tickets: it gets only what is left".into());
         }
+        let held = held.unwrap_or_default();
         let node = &mut bank.nodes[slot as usize];
         node.issued_hard = view.issued.hard;
         node.scale = scale(view.issued.soft);
-        node.first_edge = bank.edges.len() as u32;
+        (node.first_edge, node.edges) = (held.first(), held.len());
         order[slot as usize] = place as u32;
-        if !is_guest && fits {
-            node.edges = own.len() as u32;
-            bank.edges.extend(own);
-        }
     }
     for client in &plan.clients {
         if let Some(slot) = slots.of(client.id) {
@@ -184,7 +182,7 @@ impl Bank {
     /// Rule 4.
     fn add_exchanges(&mut self, plan: &Plan, slots: &Slots) {
         let mut all = Exchanges::of(plan, slots);
-        if all.givers.len() > GIVERS_MAX || self.paths.len() + all.steps() > STEPS_MAX {
+        if !self.givers.has_room(all.givers.len()) || !self.paths.has_room(all.steps()) {
             for view in plan.cpu().nodes() {
                 if all
                     .below
@@ -198,23 +196,21 @@ impl Bank {
             }
             return;
         }
-        let first = self.paths.len() as u32;
-        self.paths.append(&mut all.ways);
+        let ways = self.paths.append(&all.ways).expect("there is room for all steps");
         for giver in &mut all.givers {
-            giver.first_step += first;
+            giver.first_step += ways.first();
         }
-        self.nodes[0].givers = all.givers.len() as u32;
-        self.givers = all.givers;
+        let givers = self.givers.append(&all.givers).expect("there is room for all givers");
+        self.nodes[0].givers = givers.len();
         for (slot, (soft, hard)) in all.received {
             let node = &mut self.nodes[slot as usize];
             (node.received_soft, node.received_hard, node.exchanged) = (soft, hard, 1);
         }
-        for (slot, mut numbers) in all.below {
+        for (slot, numbers) in all.below {
+            let numbers = self.paths.append(&numbers).expect("there is room for all steps");
             let node = &mut self.nodes[slot as usize];
             node.exchanged = 1;
-            node.givers = numbers.len() as u32;
-            node.first_giver = self.paths.len() as u32;
-            self.paths.append(&mut numbers);
+            (node.first_giver, node.givers) = (numbers.first(), numbers.len());
         }
     }
 
@@ -231,12 +227,10 @@ impl Bank {
         }
         // Who is worth nothing by itself needs no path.
         if set & (flags::GUEST | flags::LENT) == 0 {
-            match self.path(slot, order) {
+            match self.add_path(slot, order) {
                 Ok(path) => {
                     let node = &mut self.nodes[slot as usize];
-                    node.first_step = self.paths.len() as u32;
-                    node.steps = path.len() as u32;
-                    self.paths.extend(path);
+                    (node.first_step, node.steps) = (path.first(), path.len());
                 }
                 Err(why) => {
                     self.notes.insert(client.id, format!("{why}: it gets only what is left"));
@@ -254,7 +248,7 @@ impl Bank {
     }
 
     /// Rule 2.
-    fn path(&self, client: u32, order: &[u32]) -> Result<Vec<u32>, &'static str> {
+    fn add_path(&mut self, client: u32, order: &[u32]) -> Result<Extent, &'static str> {
         let mut above = BTreeMap::from([(order[client as usize], client)]);
         let mut open = vec![client];
         while let Some(slot) = open.pop() {
@@ -267,10 +261,8 @@ impl Bank {
                 return Err("more than 63 currencies fund it");
             }
         }
-        if self.paths.len() + above.len() > STEPS_MAX {
-            return Err("there are too many currencies");
-        }
-        Ok(above.into_values().collect())
+        let path: Vec<u32> = above.into_values().collect();
+        self.paths.append(&path).ok_or("there are too many currencies")
     }
 }
 

@@ -8,6 +8,7 @@
 mod abi;
 mod account;
 mod backoff;
+mod bank_array;
 mod encode;
 mod facts;
 mod fifo;

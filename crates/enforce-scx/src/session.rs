@@ -2,6 +2,7 @@
 
 use crate::abi::skeleton::{SchedSkel, SchedSkelBuilder};
 use crate::abi::{self, EDGES_MAX, GIVERS_MAX, Plain, SLOTS_MAX, STEPS_MAX, types};
+use crate::bank_array::bank_start;
 use crate::encode::{Bank, Members};
 use crate::topology::Topology;
 use crate::{LoadError, ScxOptions, libbpf_log};
@@ -251,7 +252,7 @@ impl Session {
     fn node_pointer(&self, bank: u32, slot: u32) -> *mut types::node {
         assert!((slot as usize) < SLOTS_MAX, "slots are below SLOTS_MAX");
         // SAFETY: within the two arrays.
-        unsafe { self.memory.nodes.as_ptr().add((bank & 1) as usize * SLOTS_MAX + slot as usize) }
+        unsafe { self.memory.nodes.as_ptr().add(bank_start(bank, SLOTS_MAX) + slot as usize) }
     }
 
     /// Whether a client's tickets are counted.
@@ -268,18 +269,16 @@ impl Session {
     pub fn switch(&self, plan: &Bank, arguments: types::switch_args) -> io::Result<()> {
         let Bank { nodes, edges, paths, givers, .. } = plan;
         assert!(nodes.len() <= SLOTS_MAX, "there are not more slots");
-        assert!(edges.len() <= EDGES_MAX && paths.len() <= STEPS_MAX, "it was encoded to fit");
-        assert!(givers.len() <= GIVERS_MAX, "it was encoded to fit");
         let bank = (self.control().bank ^ 1) & 1;
-        // SAFETY: both ends are within the bank's arrays; the kernel does not use this bank.
+        // SAFETY: no `BankArray` is longer than the bank's array; the kernel does not use this bank.
         unsafe {
             let to = self.node_pointer(bank, 0);
             std::ptr::copy_nonoverlapping(nodes.as_ptr(), to, nodes.len());
-            let to = self.memory.edges.as_ptr().add(bank as usize * EDGES_MAX);
+            let to = self.memory.edges.as_ptr().add(bank_start(bank, EDGES_MAX));
             std::ptr::copy_nonoverlapping(edges.as_ptr(), to, edges.len());
-            let to = self.memory.paths.as_ptr().add(bank as usize * STEPS_MAX);
+            let to = self.memory.paths.as_ptr().add(bank_start(bank, STEPS_MAX));
             std::ptr::copy_nonoverlapping(paths.as_ptr(), to, paths.len());
-            let to = self.memory.givers.as_ptr().add(bank as usize * GIVERS_MAX);
+            let to = self.memory.givers.as_ptr().add(bank_start(bank, GIVERS_MAX));
             std::ptr::copy_nonoverlapping(givers.as_ptr(), to, givers.len());
         }
         let mut arguments = types::switch_args { bank, slots: nodes.len() as u32, ..arguments };
