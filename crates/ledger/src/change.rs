@@ -101,3 +101,46 @@ impl Change {
         }
     }
 }
+
+#[cfg(kani)]
+mod proofs {
+    use super::*;
+    use crate::{Resource, TicketKind};
+
+    fn any_ticket() -> Option<Ticket> {
+        let kind = if kani::any() { TicketKind::Soft } else { TicketKind::Hard };
+        let (issuer, holder) = (CurrencyId(kani::any()), CurrencyId(kani::any()));
+        let amount = kani::any();
+        kani::any::<bool>().then_some(Ticket {
+            issuer,
+            holder,
+            resource: Resource::CPU,
+            kind,
+            amount,
+        })
+    }
+
+    /// The inverse of any change of a ticket leads from what it is to what it was, and the inverse
+    /// of that is the change.
+    #[kani::proof]
+    #[kani::unwind(18)]
+    fn the_inverse_of_a_ticket_s_change_is_its_undoing() {
+        let (id, before, after) = (TicketId(kani::any()), any_ticket(), any_ticket());
+        let change = Change::Ticket { id, before: before.clone(), after: after.clone() };
+        let Change::Ticket { id: same, before: from, after: to } = change.inverse() else {
+            panic!("it is a ticket's too")
+        };
+        assert!(same == id && from == after && to == before);
+    }
+
+    #[kani::proof]
+    fn the_inverse_of_memory_s_change_is_its_undoing() {
+        let (before, after) = (kani::any(), kani::any());
+        let Change::Memory { before: from, after: to } =
+            (Change::Memory { before, after }).inverse()
+        else {
+            panic!("it is memory's too")
+        };
+        assert!(from == after && to == before);
+    }
+}

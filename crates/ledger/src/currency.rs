@@ -1,7 +1,7 @@
 //! Currencies, and the access rights that their brokers guard.
 
 use crate::ledger::Below;
-use crate::{Class, Member, ProcessIdentity, Resource, SetLimit, TicketId};
+use crate::{Class, Member, ProcessIdentity, Resource, SetLimit, TicketId, TicketKind};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -228,6 +228,21 @@ pub struct Issued {
     pub tickets: u64,
 }
 
+impl Issued {
+    /// Counts a ticket that comes or goes.
+    pub(crate) fn count(&mut self, kind: TicketKind, amount: u64, comes: bool) {
+        let sum = match kind {
+            TicketKind::Soft => Some(&mut self.soft),
+            TicketKind::Hard => Some(&mut self.hard),
+            TicketKind::Transfer => None,
+        };
+        if let Some(sum) = sum {
+            *sum = if comes { *sum + amount } else { *sum - amount };
+        }
+        self.tickets = if comes { self.tickets + 1 } else { self.tickets - 1 };
+    }
+}
+
 /// What kind of node a currency is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -355,5 +370,39 @@ impl Currency {
     /// How much it has issued of one resource.
     pub fn issued_of(&self, resource: &Resource) -> Issued {
         self.totals.get(resource).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(kani)]
+mod proofs {
+    use super::*;
+    use crate::{AMOUNT_MAX, ISSUED_MAX, MEMORY_KIB_MAX};
+
+    fn any_kind() -> TicketKind {
+        match kani::any() {
+            0_u8 => TicketKind::Soft,
+            1 => TicketKind::Hard,
+            _ => TicketKind::Transfer,
+        }
+    }
+
+    /// For all totals and amounts that a ledger can have: a ticket that comes and goes, or goes and comes, leaves
+    /// the totals as they were, and nothing overflows.
+    #[kani::proof]
+    fn a_counted_ticket_is_undone() {
+        let before = Issued { soft: kani::any(), hard: kani::any(), tickets: kani::any() };
+        let (kind, amount, comes): (_, u64, bool) = (any_kind(), kani::any(), kani::any());
+        kani::assume(before.soft <= ISSUED_MAX && before.hard <= MEMORY_KIB_MAX);
+        kani::assume(before.tickets < u64::MAX && amount <= AMOUNT_MAX.max(MEMORY_KIB_MAX));
+        let counted = match kind {
+            TicketKind::Soft => before.soft,
+            TicketKind::Hard => before.hard,
+            TicketKind::Transfer => amount,
+        };
+        kani::assume(comes || (before.tickets > 0 && amount <= counted));
+        let mut issued = before;
+        issued.count(kind, amount, comes);
+        issued.count(kind, amount, !comes);
+        assert!(issued == before);
     }
 }

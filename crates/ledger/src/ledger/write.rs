@@ -181,12 +181,7 @@ impl Ledger {
         let issuer = self.currencies.get_mut(&ticket.issuer).expect("the issuer exists");
         issuer.issued.insert(id);
         let totals = issuer.totals.entry(ticket.resource.clone()).or_default();
-        totals.tickets += 1;
-        match ticket.kind {
-            TicketKind::Soft => totals.soft += ticket.amount,
-            TicketKind::Hard => totals.hard += ticket.amount,
-            TicketKind::Transfer => {}
-        }
+        totals.count(ticket.kind, ticket.amount, true);
         self.lead(id, ticket, true);
     }
 
@@ -209,12 +204,7 @@ impl Ledger {
         let issuer = self.currencies.get_mut(&ticket.issuer).expect("the issuer exists");
         issuer.issued.remove(&id);
         let totals = issuer.totals.get_mut(&ticket.resource).expect("what was issued was counted");
-        match ticket.kind {
-            TicketKind::Soft => totals.soft -= ticket.amount,
-            TicketKind::Hard => totals.hard -= ticket.amount,
-            TicketKind::Transfer => {}
-        }
-        totals.tickets -= 1;
+        totals.count(ticket.kind, ticket.amount, false);
         if totals.tickets == 0 {
             issuer.totals.remove(&ticket.resource);
         }
