@@ -435,7 +435,7 @@ fn index_of(kind: TicketKind) -> usize {
 }
 
 /// `value · part / whole`.
-fn part(value: u64, part: u64, whole: u64, up: bool) -> u64 {
+pub(crate) fn part(value: u64, part: u64, whole: u64, up: bool) -> u64 {
     let product = u128::from(value) * u128::from(part);
     let whole = u128::from(whole);
     let quotient = if up { product.div_ceil(whole) } else { product / whole };

@@ -173,7 +173,7 @@ impl Node {
 }
 
 /// `value · part / whole`, rounding down.
-fn share(value: u64, part: u64, whole: u64) -> u64 {
+pub(crate) fn share(value: u64, part: u64, whole: u64) -> u64 {
     (u128::from(value) * u128::from(part) / u128::from(whole)) as u64
 }
 

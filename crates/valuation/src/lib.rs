@@ -4,6 +4,8 @@
 //! keeps count of what is active, and answers what a currency is worth now
 //! ([`Graph::value`]) and what it is sure of when all compete ([`Graph::guaranteed`]).
 
+#[cfg(test)]
+mod arithmetic_proofs;
 mod exchanged;
 mod facts;
 #[cfg(any(test, fuzzing))]
