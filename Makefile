@@ -2,6 +2,7 @@
 
 # One command a line, run in order by `make soak`; the first that fails ends it.
 define SOAK_COMMANDS
+scripts/prove
 cargo run --release --locked -p allot-sim --bin soak -- --sequences 1000000 --seed 1
 cargo run --release --locked -p allot-sim --bin soak -- --graphs
 PROPTEST_CASES=10000 cargo test --release --locked -p allot-policy -p allot-market
