@@ -35,7 +35,7 @@ struct World {
     connections: RefCell<Connections>,
     heard: Heard,
     /// While this is locked the keeper answers nobody.
-    keeper_waits: Arc<Mutex<()>>,
+    keeper_waits: Arc<tokio::sync::Mutex<()>>,
     end: watch::Sender<bool>,
 }
 
@@ -61,7 +61,7 @@ impl World {
             audit_dir: PathBuf::new(),
         };
         let shared = Arc::new(shared);
-        let (heard, keeper_waits) = (Heard::default(), Arc::new(Mutex::new(())));
+        let (heard, keeper_waits) = (Heard::default(), Arc::new(tokio::sync::Mutex::new(())));
         let connections = RefCell::new(Connections::default());
         let world = World { dir, gate, shared, connections, heard, keeper_waits, end };
         world.start_keeper();
@@ -75,7 +75,7 @@ impl World {
         std::thread::spawn(move || {
             while !*ends.borrow() {
                 for request in queue.take(Duration::from_millis(20), 1) {
-                    drop(waits.lock());
+                    drop(waits.blocking_lock());
                     let keeper::Request::Operate { caller, reply, .. } = request else { continue };
                     heard.lock().expect("a lock").push(caller.uid);
                     let sequence = u64::from(caller.uid);
@@ -301,7 +301,7 @@ fn what_no_front_says_ends_it_and_the_next_one_serves() {
             let (end, ()) = world.with_front(sent).await;
             assert!(matches!(end, SessionEnd::Broke(_)), "{bytes:?}: {end}");
         }
-        let waits = world.keeper_waits.lock().expect("a lock");
+        let waits = world.keeper_waits.lock().await;
         let many = async |mut front: FalseFront| {
             let (_stream, _ours, number) = front.connect(SOMEBODY).await;
             for request in 0..10 {
@@ -420,7 +420,7 @@ fn at_the_end_the_front_is_told_and_finishes() {
     }
     run(async {
         let world = World::new();
-        let waits = world.keeper_waits.lock().expect("a lock");
+        let waits = world.keeper_waits.lock().await;
         let mut waits = Some(waits);
         let test = async |mut front: FalseFront| {
             let (_stream, _ours, number) = front.connect(SOMEBODY).await;
