@@ -153,13 +153,13 @@ impl Drop for Users {
     fn drop(&mut self) {
         let all: BTreeSet<u32> = (self.first..=self.last()).collect();
         end_all_of(&all);
-        for uid in all {
-            if let Some(account) = self.account(uid) {
-                let _ = std::fs::remove_dir(account);
+        let accounts = all.iter().filter_map(|uid| self.account(*uid));
+        for account in accounts.chain(self.accounts.clone()) {
+            // Whoever has ended is in it until somebody has waited for it.
+            let until = Instant::now() + PATIENCE;
+            while std::fs::remove_dir(&account).is_err() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(10));
             }
-        }
-        if let Some(accounts) = &self.accounts {
-            let _ = std::fs::remove_dir(accounts);
         }
     }
 }
