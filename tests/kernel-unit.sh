@@ -33,12 +33,18 @@ verifies() {
 starts() {
   ctl start allotd && wait_for enforces || { cat /run/allotd.log; return 1; }
 }
-# What the unit takes away is gone: all rights but the ten it names, new ones, system calls.
+# What the unit and each part take away is gone. The keeper has nothing left; the enforcing process, whose scheduler was
+# loaded, has no CAP_BPF and CAP_PERFMON any more, in no thread.
 is_confined() {
-  local status
+  local status thread
   status=$(cat "/proc/$(pid)/status")
-  for line in "CapEff:	000000c001a81026" "CapBnd:	000000c001a81026" "NoNewPrivs:	1" "Seccomp:	2"; do
-    grep -qx "$line" <<<"$status" || { echo "not '$line' in: $status"; return 1; }
+  for line in "CapEff:	0000000000000000" "CapBnd:	0000000000000000" "NoNewPrivs:	1" "Seccomp:	2"; do
+    grep -qx "$line" <<<"$status" || { echo "not '$line' in the keeper's: $status"; return 1; }
+  done
+  for thread in /proc/"$(pgrep -P "$(pid)" -x allot-enforce)"/task/*; do
+    status=$(cat "$thread/status")
+    grep -qx "CapPrm:	000000000.*" <<<"$status" && grep -qx "CapBnd:	000000000.*" <<<"$status" &&
+      grep -qx "Seccomp:	2" <<<"$status" || { echo "of an enforcing thread: $status"; return 1; }
   done
 }
 restarts() {
@@ -63,6 +69,8 @@ if [ "${1-}" = --inside ]; then
   mkdir /var/lib/bin && cp "$bin/allot" "$bin/allotd" /var/lib/bin/ && bin=/var/lib/bin || exit 1
   sed -e "s|@bindir@|$bin|; s|^\[Service\]|&\nStandardError=append:/run/allotd.log|" "$top/dist/allotd.service" \
     >/run/systemd/user/allotd.service
+  mkdir -p /var/lib/allot /run/systemd/user/allotd.service.d || exit 1
+  cp "$top"/dist/allotd.service.d/{sched-ext,user-level,cgroup}.conf /run/systemd/user/allotd.service.d || exit 1
   for target in lab basic shutdown; do
     printf '[Unit]\nDefaultDependencies=no\n' >"/run/systemd/user/$target.target"
   done
