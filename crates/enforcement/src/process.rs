@@ -93,11 +93,12 @@ fn start(
     task: Task,
     keeper: u32,
 ) -> Result<(Table, Started), TableError> {
+    let looks = walls::to_look_into_processes(enforcers, &task);
     let (enforcers, files) = walls::restrict_files(enforcers, &task);
     let Task { settings, choice, shares_others, reach, .. } = task;
     let admission = Admission::new(reach, keeper);
     let table = Table::start(&enforcers, settings, &choice, shares_others, admission)?;
-    let mut all = walls::give_up_the_rest(table.needs());
+    let mut all = walls::give_up_the_rest(table.needs().union(looks));
     all.push(files);
     let covers_everybody = table.covers_everybody();
     Ok((table, Started { covers_everybody, walls: all }))

@@ -32,11 +32,10 @@ pub fn wall<E: std::error::Error>(name: &str, built: Result<String, E>) -> Wall 
     }
 }
 
-/// The capabilities that every enforcer and guardian has: to signal processes, set how they are scheduled, read of
-/// those that are others', write to their cgroups, hear of their lives, and have descriptors for all of them.
+/// The capabilities that every enforcer and guardian has: to signal processes, set how they are scheduled, write to
+/// their cgroups, hear of their lives, and have descriptors for all of them.
 const EVERY_ENFORCERS: CapabilitySet = CapabilitySet::KILL
     .union(CapabilitySet::SYS_NICE)
-    .union(CapabilitySet::SYS_PTRACE)
     .union(CapabilitySet::DAC_READ_SEARCH)
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::NET_ADMIN)
@@ -48,7 +47,8 @@ const EVERY_ENFORCERS: CapabilitySet = CapabilitySet::KILL
 /// # Errors
 /// When the kernel refuses.
 pub fn restrict_guardian() -> std::io::Result<()> {
-    capabilities::keep(EVERY_ENFORCERS.union(CapabilitySet::SYS_ADMIN))
+    let more = CapabilitySet::SYS_ADMIN | CapabilitySet::SYS_PTRACE;
+    capabilities::keep(EVERY_ENFORCERS.union(more))
 }
 
 /// The enforcers that can be used behind a wall of files, and the wall. Threads that are made later are behind it, so
@@ -79,6 +79,14 @@ pub fn restrict_files(enforcers: &[Registration], task: &Task) -> (Vec<Registrat
     let mut stands = wall(name, built.as_ref().map(|restriction| says(*restriction)));
     stands.stands &= !matches!(built, Ok(Restriction::No));
     (if stands.stands { blind } else { enforcers.to_vec() }, stands)
+}
+
+/// The capability to look into others' processes, where that is needed: to see them at all, or to share memory.
+pub fn to_look_into_processes(enforcers: &[Registration], task: &Task) -> CapabilitySet {
+    match observe::hides_processes() || is_memory_read(enforcers, task) {
+        true => CapabilitySet::SYS_PTRACE,
+        false => CapabilitySet::empty(),
+    }
 }
 
 /// Whether the best enforcer of some kind that may be wanted looks into processes.
