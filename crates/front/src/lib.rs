@@ -11,6 +11,8 @@ mod answers;
 mod codec;
 mod connection;
 mod door;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod link;
 mod message;
 mod process;
