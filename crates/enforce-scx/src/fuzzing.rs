@@ -119,7 +119,7 @@ fn check(bank: &Bank) {
             assert!(list.all(|giver| (*giver as usize) < bank.givers.len()));
         }
     }
-    for giver in &bank.givers {
+    for giver in bank.givers.iter() {
         assert!(within(giver.first_step, giver.steps, steps));
         let way = bank.paths.iter().skip(giver.first_step as usize).take(giver.steps as usize);
         assert!(way.copied().all(|step| step & !STEP_SOFT < slots));

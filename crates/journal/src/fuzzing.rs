@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 const BOOT: &str = "00000000-0000-4000-8000-000000000001";
-const KEEP: Keep = Keep { entries: 6, snapshot_after: 5 };
+const KEEP: Keep = Keep { entries: 6, snapshot_after: 5, ..Keep::DEFAULT };
 const FILES: [&str; 3] = ["journal.sqlite", "journal.sqlite-wal", "journal.mark"];
 
 /// Takes inputs whose first byte is even for damage to files, the others for records.
