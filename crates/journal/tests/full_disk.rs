@@ -205,6 +205,7 @@ fn observed(journal: &mut Journal, ledger: &mut Ledger, pid: u32) -> Result<(), 
         group: 1000,
         mode: Mode::PRIVATE,
         funding: vec![soft(100)],
+        limits: Default::default(),
     };
     let placements = Placements { levels: vec![level], process: vec![soft(10)] };
     let client = NewClient::process(process, 1000, 1000);

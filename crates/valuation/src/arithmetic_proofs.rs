@@ -141,13 +141,13 @@ fn what_is_exchanged_is_rounded_against_the_parties() {
     if !is_there("what_is_exchanged_is_rounded_against_the_parties") {
         return;
     }
-    let fits = format!("(<= part (* 17 whole))");
+    let fits = "(<= part (* 17 whole))";
     Call::part(WHOLE, false).prove(
-        &["(< 0 whole)", &fits],
+        &["(< 0 whole)", fits],
         &["(<= (* answer whole) (* value part))", "(< (* value part) (* (+ answer 1) whole))"],
     );
     Call::part(WHOLE, true).prove(
-        &["(< 0 whole)", &fits],
+        &["(< 0 whole)", fits],
         &["(>= (* answer whole) (* value part))", "(> (* value part) (* (- answer 1) whole))"],
     );
     // Without that bound, only that nothing overflows.
