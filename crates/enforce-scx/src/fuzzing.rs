@@ -108,9 +108,12 @@ fn check(bank: &Bank) {
     for (slot, node) in bank.nodes.iter().enumerate() {
         assert!(within(node.first_edge, node.edges, bank.edges.len() as u32));
         assert!(within(node.first_step, node.steps, steps));
-        let path = bank.paths.iter().skip(node.first_step as usize).take(node.steps as usize);
+        let mut path = bank.paths.iter().skip(node.first_step as usize).take(node.steps as usize);
         assert!(path.clone().all(|slot| *slot < slots));
-        assert!(path.last().is_none_or(|last| *last as usize == slot), "its own is at the end");
+        assert!(
+            path.next_back().is_none_or(|last| *last as usize == slot),
+            "its own is at the end"
+        );
         // Base's counts all givers, and lists none.
         if slot > 0 {
             assert!(within(node.first_giver, node.givers, steps));
