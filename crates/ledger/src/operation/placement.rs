@@ -7,10 +7,10 @@ use crate::writer::Writer;
 use crate::{
     AMOUNT_MAX, BASE, Change, Class, CurrencyId, CurrencyKind, CurrencyRecord, DiskLimit, Funding,
     HARD_TOTAL, Home, LIMITS_MAX, MEMORY_KIB_MAX, NewClient, Placement, Placements, PolicyKey,
-    Refusal, Resource, SetLimit, TicketKind,
+    Refusal, Resource, SetLimit, Ticket, TicketKind,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 family! {
     /// What follows the funding policy.
@@ -172,12 +172,13 @@ impl Writer<'_> {
                 self.revoke(ticket);
             }
         }
+        let by_hand = self.funded_by_hand(id, issuer, given);
         for new in &level.funding {
             let held = self.ledger.held(id, issuer, &new.resource, new.kind);
             let lendable = issuer == BASE && new.kind == TicketKind::Soft;
             let lent = if lendable { self.ledger.lent(id, &new.resource) } else { 0 };
             let untouched = match (held, amount_in(given, new)) {
-                (None, None) => !self.is_funded_with(id, issuer, &new.resource),
+                (None, None) => !by_hand.contains(&new.resource),
                 (Some((_, ticket)), Some(amount)) => ticket.amount + lent == amount,
                 _ => false,
             };
@@ -194,10 +195,19 @@ impl Writer<'_> {
         id
     }
 
-    /// Whether a currency has tickets of a resource from an issuer, of either kind.
-    fn is_funded_with(&self, id: CurrencyId, issuer: CurrencyId, resource: &Resource) -> bool {
-        let backing = || self.ledger.backing(id).map(|(_, ticket)| ticket);
-        backing().any(|ticket| ticket.issuer == issuer && ticket.resource == *resource)
+    /// The resources of which a currency has tickets from an issuer of a kind that the policy has not given.
+    fn funded_by_hand(
+        &self,
+        id: CurrencyId,
+        issuer: CurrencyId,
+        given: &[Funding],
+    ) -> BTreeSet<Resource> {
+        let is_given = |ticket: &Ticket| {
+            given.iter().any(|it| it.resource == ticket.resource && it.kind == ticket.kind)
+        };
+        let backing = self.ledger.backing(id).map(|(_, ticket)| ticket);
+        let by_hand = backing.filter(|ticket| ticket.issuer == issuer && !is_given(ticket));
+        by_hand.map(|ticket| ticket.resource.clone()).collect()
     }
 
     /// Sets the hard caps of a level, and takes away those that the policy had set and has no more. Those that were set
