@@ -248,6 +248,7 @@ const OF_OLD: &[i64] = &[];
 const KEEPER: &[i64] = &[
     libc::SYS_capset,
     libc::SYS_chdir,
+    libc::SYS_close_range,
     libc::SYS_execve,
     libc::SYS_landlock_add_rule,
     libc::SYS_landlock_create_ruleset,
