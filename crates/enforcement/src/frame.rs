@@ -149,19 +149,6 @@ mod tests {
     }
 
     #[test]
-    fn caps_of_disks_come_whole() {
-        use enforcer::{Plan, PlannedLimit};
-        use ledger::{CurrencyId, DiskLimit};
-        let (ours, theirs) = pair();
-        let limits = DiskLimit { read_bytes: None, written_bytes: Some(7), ..DiskLimit::default() };
-        let limit = PlannedLimit { id: CurrencyId(3), disk: "sda".to_owned(), limits };
-        let (graphs, clients) = Default::default();
-        write(&ours, &Plan { generation: 1, graphs, clients, limits: vec![limit.clone()] })
-            .expect("written");
-        assert_eq!(read::<Plan>(&theirs).expect("a plan").limits, [limit]);
-    }
-
-    #[test]
     fn what_is_no_message_is_an_error() {
         let attempts: [(&[u8], &str); 5] = [
             (&[1, 0], "cut short in the length"),
