@@ -15,6 +15,9 @@ const APPLICATION_ID: i64 = 0x616c_6c74;
 /// The format that is written here.
 pub(crate) const FORMAT: i64 = 1;
 
+/// The shortest beginning of a database: its header.
+const HEADER_BYTES: u64 = 100;
+
 const ENTRIES: &str = "CREATE TABLE entries (sequence INTEGER PRIMARY KEY, boot TEXT NOT NULL, \
     prior BLOB NOT NULL, chain BLOB NOT NULL, body BLOB NOT NULL) STRICT";
 const SNAPSHOTS: &str = "CREATE TABLE snapshots (sequence INTEGER PRIMARY KEY, \
@@ -113,9 +116,9 @@ pub(crate) fn lock(files: &Files) -> Result<Connection, JournalError> {
 /// Open an existing database for reading and writing, so that nothing in it changes until
 /// something is written: not even a `-wal` is folded in at close.
 pub(crate) fn connect(file: &Path) -> rusqlite::Result<Connection> {
-    // SQLite takes an empty file for a new database, and deletes a `-wal` beside it: by then the only
+    // SQLite takes a file of no byte, or of one, for a new database, and deletes a `-wal` beside it: by then the only
     // place where entries are.
-    if std::fs::metadata(file).is_ok_and(|found| found.len() == 0) {
+    if std::fs::metadata(file).is_ok_and(|found| found.len() < HEADER_BYTES) {
         let failure = ffi::Error::new(ffi::SQLITE_CORRUPT);
         let cause = "there is nothing in it".to_owned();
         return Err(rusqlite::Error::SqliteFailure(failure, Some(cause)));

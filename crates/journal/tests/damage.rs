@@ -207,9 +207,11 @@ fn what_is_beside_an_emptied_database_stays() {
     let whole = pristine(3, true);
     let mut files = whole.files.clone();
     assert!(files.get(WAL).is_some_and(|wal| !wal.is_empty()));
-    files.get_mut(DATABASE).expect("it is there").clear();
     // That it was kept aside, too, is looked at there.
-    assert_eq!(examine(&files, &whole, true, "emptied"), "nothing left");
+    for length in [99, 1, 0] {
+        files.get_mut(DATABASE).expect("it is there").truncate(length);
+        assert_eq!(examine(&files, &whole, true, "emptied"), "nothing left", "{length} bytes");
+    }
 }
 
 #[test]
