@@ -8,16 +8,18 @@ use std::ops::RangeInclusive;
 pub struct Persons(Vec<(RangeInclusive<u32>, u32)>);
 
 impl Persons {
-    /// Of ranges and their owners; what overlaps an earlier range is left out.
+    /// Of ranges and their owners; what overlaps an earlier range is left out, and so is what would make somebody who owns
+    /// a range another's.
     pub fn of_ranges(ranges: impl IntoIterator<Item = (RangeInclusive<u32>, u32)>) -> Persons {
         let mut persons = Persons::default();
         for (range, owner) in ranges {
-            let overlaps = |other: &RangeInclusive<u32>| {
-                range.start() <= other.end() && other.start() <= range.end()
+            let clashes = |(other, other_owner): &(RangeInclusive<u32>, u32)| {
+                let overlaps = range.start() <= other.end() && other.start() <= range.end();
+                overlaps || range.contains(other_owner) || other.contains(&owner)
             };
             // A range that has its owner in it would make nobody of them.
             let sound = !range.is_empty() && !range.contains(&owner);
-            if sound && !persons.0.iter().any(|(other, _)| overlaps(other)) {
+            if sound && !persons.0.iter().any(clashes) {
                 persons.0.push((range, owner));
             }
         }
@@ -58,6 +60,8 @@ mod tests {
             (300_000..=300_009, 0),
             (400_000..=400_009, 1000),
             (1000..=2000, 1500),
+            (900..=1100, 7),
+            (500_000..=500_009, 150_000),
         ]);
         for (uid, person) in [
             (0, 0),
@@ -70,6 +74,7 @@ mod tests {
             (300_010, 300_010),
             (400_005, 1000),
             (1600, 1600),
+            (500_000, 500_000),
             (u32::MAX, u32::MAX),
         ] {
             assert_eq!(persons.of(uid), person, "{uid}");
