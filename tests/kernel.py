@@ -30,6 +30,7 @@ POLICY = f"""
 managed = false
 [system]
 managed = false
+by_hand = true
 [containers]
 managed = false
 [kernel]

@@ -21,10 +21,10 @@ pub const REGISTRATION: Registration = Registration {
     survey,
 };
 
-/// To load programs that know the kernel's types. What is loaded is read, changed and attached by its descriptors.
+/// To load programs that know the kernel's types: at the start, and again whenever the kernel has thrown the scheduler out.
 fn needs(_: &Settings) -> Needs {
-    let start = CapabilitySet::SYS_ADMIN.union(CapabilitySet::BPF).union(CapabilitySet::PERFMON);
-    Needs { start, ..Needs::NOTHING }
+    let load = CapabilitySet::SYS_ADMIN.union(CapabilitySet::BPF).union(CapabilitySet::PERFMON);
+    Needs { start: load, run: load, ..Needs::NOTHING }
 }
 
 /// Says what the kernel's scheduler would be like, or why there is none and what to do.

@@ -143,15 +143,24 @@ const LIBRARIES: [&str; 9] = [
 pub fn give_up_the_rest(needs: CapabilitySet) -> Vec<Wall> {
     let kept = EVERY_ENFORCERS.union(needs);
     let given = capabilities::keep_in_all_threads(kept);
-    let given_up = CapabilitySet::SYS_ADMIN | CapabilitySet::BPF | CapabilitySet::PERFMON;
-    let says = match kept.intersects(given_up) {
-        false => "CAP_SYS_ADMIN, CAP_BPF and CAP_PERFMON are given up".to_owned(),
-        true => "CAP_SYS_ADMIN is kept: cgroups note in an attribute of root's where processes came from".to_owned(),
+    let loads = kept.contains(CapabilitySet::BPF);
+    let says = match (loads, kept.contains(CapabilitySet::SYS_ADMIN)) {
+        (true, _) => {
+            "CAP_SYS_ADMIN, CAP_BPF and CAP_PERFMON are kept: the kernel may throw the scheduler out, and it is loaded anew"
+        }
+        (false, true) => {
+            "CAP_SYS_ADMIN is kept: cgroups note in an attribute of root's where processes came from"
+        }
+        (false, false) => "CAP_SYS_ADMIN, CAP_BPF and CAP_PERFMON are given up",
     };
-    let calls = SystemCalls::of(Part::Enforcing).keep_only();
-    let listed = "seccomp(2): a list, of bpf(2) what uses what is loaded".to_owned();
+    let part = if loads { Part::Loading } else { Part::Enforcing };
+    let calls = SystemCalls::of(part).keep_only();
+    let listed = match loads {
+        true => "seccomp(2): a list, with bpf(2) to load a scheduler",
+        false => "seccomp(2): a list, of bpf(2) what uses what is loaded",
+    };
     vec![
-        wall("enforcing process: capabilities", given.map(|()| says)),
-        wall("enforcing process: system calls", calls.map(|()| listed)),
+        wall("enforcing process: capabilities", given.map(|()| says.to_owned())),
+        wall("enforcing process: system calls", calls.map(|()| listed.to_owned())),
     ]
 }

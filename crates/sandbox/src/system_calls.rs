@@ -13,6 +13,8 @@ pub enum Part {
     Keeper,
     /// The enforcing process and its guardians.
     Enforcing,
+    /// The enforcing process while it may have to load a scheduler into the kernel.
+    Loading,
 }
 
 /// Why there is no filter.
@@ -58,7 +60,7 @@ impl SystemCalls {
     fn rules(&self) -> Result<Rules, seccompiler::BackendError> {
         let own = match self.0 {
             Part::Keeper => KEEPER,
-            Part::Enforcing => ENFORCING,
+            Part::Enforcing | Part::Loading => ENFORCING,
         };
         let all = EVERYBODYS.iter().chain(OF_OLD).chain(own);
         let mut rules: Rules = all.map(|call| (*call, Vec::new())).collect();
@@ -88,6 +90,10 @@ impl SystemCalls {
             Part::Enforcing => {
                 let commands = BPF_COMMANDS.iter().map(|command| one_of(0, *command));
                 rules.insert(libc::SYS_bpf, commands.collect::<Result<_, _>>()?);
+            }
+            Part::Loading => {
+                rules.insert(libc::SYS_bpf, Vec::new());
+                rules.insert(libc::SYS_perf_event_open, Vec::new());
             }
         }
         Ok(rules)

@@ -220,6 +220,13 @@ impl Honest {
         self.hogs.iter().chain([&self.waker]).all(|it| client_of(&ledger, it.id()).is_some())
     }
 
+    /// Whether the enforcer has taken up every hog: what it opens for each is open then.
+    pub fn are_measured(&self, daemon: &Daemon) -> bool {
+        let clients = daemon.client().sample().expect("alive").clients;
+        let is_measured = |pid| clients.iter().any(|it| it.pid == pid && it.used_ns > 0);
+        self.hogs.iter().all(|hog| is_measured(hog.id()))
+    }
+
     /// How long each of an honest user's requests takes; none fails.
     pub fn ask(&self, daemon: &Daemon, count: usize) -> Vec<Duration> {
         as_user(self.asks, || {
