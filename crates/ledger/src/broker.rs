@@ -165,10 +165,26 @@ impl Broker<'_> {
 
     /// Whether an owner may have `more` of a part of the ledger. The superuser may give anybody more.
     pub(crate) fn quota(&self, owner: u32, part: Part, more: usize) -> Result<(), Refusal> {
-        if more == 0 || self.is_superuser() || self.ledger.is_superuser(owner) {
+        self.quota_of_moved(None, owner, part, more)
+    }
+
+    /// Whether an owner may have `more` of a part that another owner has now, or nobody.
+    pub(crate) fn quota_of_moved(
+        &self,
+        before: Option<u32>,
+        after: u32,
+        part: Part,
+        more: usize,
+    ) -> Result<(), Refusal> {
+        let persons = self.ledger.persons();
+        let is_own = before.is_some_and(|before| persons.of(before) == persons.of(after));
+        if more == 0 || is_own || self.is_superuser() || self.ledger.is_superuser(after) {
             return Ok(());
         }
-        self.within_quota(part, owner, self.ledger.owned_by(owner, part) + more)?;
+        self.within_quota(part, after, self.ledger.owned_by(after, part) + more)?;
+        if before.is_some_and(|before| !self.ledger.is_superuser(before)) {
+            return Ok(());
+        }
         self.within_quota_in_all(part, self.ledger.owned_in_all(part) + more)
     }
 

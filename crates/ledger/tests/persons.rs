@@ -190,3 +190,20 @@ fn cgroups_that_are_clients_have_a_total() {
     assert_eq!(ledger.backing(first).count() + ledger.issued(BASE).count(), 2, "two homes");
     perform(&mut ledger, &user(1), adopt(3, 1));
 }
+
+#[test]
+fn a_cgroup_that_moves_to_ones_own_client_counts_as_one_more() {
+    let mut ledger = quota(Part::Member, 1, 2);
+    let cgroup = |number| NewClient { member: Member::Cgroup(number), uid: 1, gid: 1 };
+    let [own, sibling, other] =
+        [(1, 1), (2, 1), (3, 2)].map(|(pid, uid)| place(&mut ledger, pid, per_user(uid)));
+    // Only the superuser puts what is one person's into a client of another's.
+    perform(&mut ledger, &root(), join(cgroup(1), other));
+    perform(&mut ledger, &user(1), join(cgroup(2), own));
+    is_full(&mut ledger, Part::Member, 1, join(cgroup(1), own));
+    perform(&mut ledger, &user(1), leave(cgroup(2)));
+    perform(&mut ledger, &user(1), join(cgroup(1), own));
+    // From one of a person's clients to another it is no more than before.
+    perform(&mut ledger, &user(1), join(cgroup(1), sibling));
+    assert_eq!((ledger.owned_by(1, Part::Member), ledger.owned_by(2, Part::Member)), (1, 0));
+}

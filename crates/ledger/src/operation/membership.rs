@@ -36,8 +36,10 @@ impl Operation for Join {
         }
         let client = broker.client(self.client)?;
         broker.owner_or(client, Rights::ISSUE)?;
-        let comes = member.process().is_none() && broker.ledger.joined_by(&member).is_none();
-        broker.quota(client.record.owner, Part::Member, usize::from(comes))
+        let joined = broker.ledger.joined_by(&member);
+        let before = joined.and_then(|id| broker.ledger.currency(id)).map(|it| it.record.owner);
+        let more = usize::from(member.process().is_none());
+        broker.quota_of_moved(before, client.record.owner, Part::Member, more)
     }
 
     fn apply(self, writer: &mut Writer<'_>) {
