@@ -9,6 +9,7 @@ PROPTEST_CASES=10000 cargo test --release --locked -p allot-policy -p allot-mark
 scripts/fuzz --cpu-seconds 600
 ALLOT_KILLS=1000 cargo test --release --locked -p allotd --test durability killed_at_any_moment -- --nocapture
 ALLOT_KILLS=1000 cargo test --release --locked -p allotd --test exchanges killed_at_any_moment -- --nocapture
+cargo build --release --locked -p allotd --examples
 ALLOT_HOSTILE_SECONDS=1800 cargo test --release --locked -p allotd --test hostile_suite -- --nocapture --test-threads 1
 ALLOT_KILLS=1000 cargo test --release --locked -p allot-journal -- --nocapture
 ALLOT_KILLS=1000 cargo test --release --locked -p allot-enforce-tests -- --nocapture
