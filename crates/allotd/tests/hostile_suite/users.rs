@@ -203,8 +203,8 @@ impl Honest {
         let busy = ["-c", "while :; do :; done"];
         let hogs: Vec<Child> =
             (0..cpus).map(|_| users.spawn(users.hogs(), shell, &busy, |_| {})).collect();
-        let wakes = ["-c", "import time\nwhile True: sum(range(50_000)); time.sleep(0.02)"];
-        let waker = users.spawn(users.waker(), Path::new("python3"), &wakes, |_| {});
+        let wakes = ["-e", "while (1) { $i = 0 for 1..9999; select undef, undef, undef, 0.02 }"];
+        let waker = users.spawn(users.waker(), Path::new("perl"), &wakes, |_| {});
         let own = as_user(users.hogs(), || daemon.client().operate(create("own")).map(drop));
         own.expect("a currency of one's own");
         Honest { hogs, waker, asks: users.hogs(), newcomer: users.newcomer() }
