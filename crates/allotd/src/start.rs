@@ -167,7 +167,7 @@ async fn serve_until_told(
     let mut state = State::open(&places.state_dir, uid, options.recover)?;
     state.ledger.set_persons(persons.clone());
     enforcement.start()?;
-    tell_without_effect(&policy, &enforcement);
+    tell_without_effect(&policy, &mut enforcement);
     let walls = walls.into_iter().chain(enforcement.walls().iter().cloned());
     let findings = Arc::new(findings.with_walls(walls));
     let kinds = resource_kinds(enforcers);
@@ -234,7 +234,7 @@ fn begin_enforcing(
 }
 
 /// Says which parts of the policy have no effect with the enforcers that there are.
-fn tell_without_effect(policy: &Option<FundingPolicy>, enforcement: &Enforcement) {
+fn tell_without_effect(policy: &Option<FundingPolicy>, enforcement: &mut Enforcement) {
     for resource in policy.iter().flat_map(FundingPolicy::resources) {
         let why = why_missing(&resource).or_else(|| enforcement.without_effect(&resource));
         if let Some(why) = why {

@@ -1,16 +1,15 @@
 //! The keeper's end: enforcement as one object, which asks the enforcing process.
 
-use crate::frame::{self, FrameError};
-use crate::message::{Algorithm, Answer, LookedAfter, Measured, Request, Seen, Started, Task};
+use crate::frame::FrameError;
+use crate::link::{Link, Question, out_of_turn};
+use crate::message::{Answer, LookedAfter, Measured, Request, Seen, Started, Task};
 use crate::survey::Surveyed;
-use crate::table::with_causes;
 use crate::tracing_stream;
 use crate::walls::Wall;
 use enforcer::{Plan, Trace};
 use identity::ProcessIdentity;
 use ledger::Resource;
 use policy::PolicyName;
-use std::cell::RefCell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -37,25 +36,14 @@ pub enum EnforcementError {
 ///
 /// Once that process is gone, nothing is asked any more and every answer is empty; [`EnforcingProcess::wait`] tells.
 pub struct Enforcement {
-    link: RefCell<Link>,
+    link: Link,
     /// Whether anybody enforces anything.
     is_on: bool,
     started: Started,
-    seen: Seen,
     /// Whether everything is given back, for another allotd's sake.
     is_deferred: bool,
     /// Whether the process was told to end.
     ends: Arc<AtomicBool>,
-}
-
-/// The connection.
-struct Link {
-    stream: UnixStream,
-    /// Whether a plan was sent whose answer was not read.
-    has_plan: bool,
-    /// Refusals of plans, in words.
-    refused: Vec<String>,
-    is_broken: bool,
 }
 
 /// The enforcing process, for the one who waits for its end.
@@ -99,15 +87,13 @@ impl Enforcement {
         let ends = Arc::new(AtomicBool::new(false));
         let process = EnforcingProcess { child, ends: Arc::clone(&ends) };
         let is_on = task.choice != crate::Choice::Nobody;
-        let (refused, is_broken, has_plan) = (Vec::new(), false, false);
-        let mut link = Link { stream, has_plan, refused, is_broken };
-        let surveyed = match link.ask(&Request::Begin(Box::new(task)))? {
+        let mut link = Link::new(stream);
+        let surveyed = match link.try_ask(Request::Begin(Box::new(task)))?.0 {
             Answer::Begun(begun) => begun.map_err(EnforcementError::Refused)?,
             _ => return Err(out_of_turn().into()),
         };
         let started = Started::default();
-        let (link, seen) = (RefCell::new(link), Seen::default());
-        let enforcement = Enforcement { link, is_on, started, seen, is_deferred: false, ends };
+        let enforcement = Enforcement { link, is_on, started, is_deferred: false, ends };
         Ok((enforcement, process, surveyed))
     }
 
@@ -116,13 +102,27 @@ impl Enforcement {
     /// # Errors
     /// When it cannot be started; nothing was touched then.
     pub fn start(&mut self) -> Result<(), EnforcementError> {
-        match self.link.get_mut().ask(&Request::Start)? {
+        match self.link.try_ask(Request::Start)?.0 {
             Answer::Started(started) => {
                 self.started = started.map_err(EnforcementError::Refused)?;
                 Ok(())
             }
             _ => Err(out_of_turn().into()),
         }
+    }
+
+    /// Has answers come by themselves from now on: `notify` is called for each, and [`hear`](Self::hear) takes them.
+    /// The threads that this makes have the rights of whoever calls.
+    ///
+    /// # Errors
+    /// When there can be no thread.
+    pub fn listen(&mut self, notify: impl Fn() + Send + 'static) -> io::Result<()> {
+        self.link.listen(notify)
+    }
+
+    /// Takes the answers that have come. Answers whether a plan is due that was not [taken](Self::takes_plan) before.
+    pub fn hear(&mut self) -> bool {
+        self.link.hear()
     }
 
     /// Whether anybody enforces anything.
@@ -140,61 +140,62 @@ impl Enforcement {
         &self.started.walls
     }
 
+    /// Whether a plan would be followed at once. Otherwise one is due as soon as [`hear`](Self::hear) says so.
+    pub fn takes_plan(&mut self) -> bool {
+        self.link.takes_plan()
+    }
+
     /// Has a plan followed. Its refusal is told by [`take_refusals`](Self::take_refusals), once it is known: nobody
     /// waits for it.
     pub fn apply(&mut self, plan: Plan) {
-        self.link.get_mut().apply(plan);
+        self.link.apply(plan);
     }
 
     /// Takes the refusals of plans that are known, in words.
     pub fn take_refusals(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.link.get_mut().refused)
+        std::mem::take(&mut self.link.refused)
     }
 
-    /// Asks what is really set; [`seen`](Self::seen) is as of the last look.
+    /// Wants a question answered as of now, after all plans. Answers the number of that answer.
+    pub fn want(&mut self, question: Question) -> u64 {
+        self.link.want(question)
+    }
+
+    /// Whether the answer of that number has come, or none will.
+    pub fn is_answered(&self, question: Question, number: u64) -> bool {
+        self.link.is_answered(question, number)
+    }
+
+    /// Waits for a look at what is really set.
     pub fn look(&mut self) {
-        if let Some(Answer::Seen(seen)) = self.ask(&Request::Look) {
-            self.seen = *seen;
+        if let Some((Answer::Seen(seen), _)) = self.link.ask(Request::Look) {
+            self.link.seen = *seen;
         }
     }
 
     /// What was really set at the last look.
     pub fn seen(&self) -> &Seen {
-        &self.seen
+        &self.link.seen
     }
 
-    /// Asks what was measured.
-    pub fn measure(&self) -> Measured {
-        match self.ask(&Request::Measure) {
-            Some(Answer::Measured(measured)) => *measured,
-            _ => Measured::default(),
-        }
+    /// What was measured last.
+    pub fn measured(&self) -> &Measured {
+        &self.link.measured
     }
 
-    /// Has enforcers replaced that gave up, and asks what happened since this was asked last.
-    pub fn look_after(&self) -> LookedAfter {
-        match self.ask(&Request::LookAfter) {
-            Some(Answer::LookedAfter(looked)) => looked,
-            _ => LookedAfter::default(),
-        }
+    /// Takes what happened to enforcers since this was taken last, as far as it is known.
+    pub fn take_looked_after(&mut self) -> LookedAfter {
+        std::mem::take(&mut self.link.looked_after)
     }
 
     /// Chooses who is next by another algorithm from now on.
     ///
     /// # Errors
     /// When the enforcer cannot, in words.
-    pub fn set_algorithm(&self, algorithm: PolicyName) -> Result<(), String> {
-        match self.ask(&Request::SetAlgorithm(algorithm)) {
-            Some(Answer::AlgorithmSet(set)) => set,
+    pub fn set_algorithm(&mut self, algorithm: PolicyName) -> Result<(), String> {
+        match self.link.ask(Request::SetAlgorithm(algorithm)) {
+            Some((Answer::AlgorithmSet(set), _)) => set,
             _ => Err(gone()),
-        }
-    }
-
-    /// The algorithm that chooses who is next, and by whose hand.
-    pub fn algorithm(&self) -> Algorithm {
-        match self.ask(&Request::Algorithm) {
-            Some(Answer::Algorithm(algorithm)) => algorithm,
-            _ => Algorithm { name: PolicyName::Lottery, enforcer: "none".to_owned() },
         }
     }
 
@@ -202,27 +203,25 @@ impl Enforcement {
     ///
     /// # Errors
     /// When the enforcer has none, in words.
-    pub fn trace(&self) -> Result<Trace, String> {
-        match self.ask(&Request::Trace) {
-            Some(Answer::Tracing(Ok(()))) => {}
-            Some(Answer::Tracing(Err(why))) => return Err(why),
-            _ => return Err(gone()),
+    pub fn trace(&mut self) -> Result<Trace, String> {
+        match self.link.ask(Request::Trace) {
+            Some((Answer::Tracing(Ok(())), Some(socket))) => {
+                tracing_stream::read(socket).map_err(|error| error.to_string())
+            }
+            Some((Answer::Tracing(Err(why)), _)) => Err(why),
+            _ => Err(gone()),
         }
-        let mut link = self.link.borrow_mut();
-        let socket = frame::receive_descriptor(&link.stream).map_err(|error| link.fail(&error));
-        let socket = socket.map_err(|()| gone())?;
-        tracing_stream::read(socket).map_err(|error| error.to_string())
     }
 
     /// Notes that a client forked.
-    pub fn note_fork(&self, parent: ProcessIdentity, child: ProcessIdentity) {
-        self.link.borrow_mut().tell(&Request::NoteFork { parent, child });
+    pub fn note_fork(&mut self, parent: ProcessIdentity, child: ProcessIdentity) {
+        self.link.tell(Request::NoteFork { parent, child });
     }
 
     /// Why tickets of a resource are kept without effect, and what would help; `None` where they take effect.
-    pub fn without_effect(&self, resource: &Resource) -> Option<String> {
-        match self.ask(&Request::WithoutEffect(vec![resource.clone()])) {
-            Some(Answer::WithoutEffect(why)) => why.into_iter().next().flatten(),
+    pub fn without_effect(&mut self, resource: &Resource) -> Option<String> {
+        match self.link.ask(Request::WithoutEffect(vec![resource.clone()])) {
+            Some((Answer::WithoutEffect(why), _)) => why.into_iter().next().flatten(),
             _ => Some(gone()),
         }
     }
@@ -234,8 +233,8 @@ impl Enforcement {
             return None;
         }
         self.is_deferred = why.is_some();
-        match self.ask(&Request::Defer(why)) {
-            Some(Answer::Deferred(changed)) => changed,
+        match self.link.ask(Request::Defer(why)) {
+            Some((Answer::Deferred(changed), _)) => changed,
             _ => None,
         }
     }
@@ -243,78 +242,13 @@ impl Enforcement {
     /// Gives everything back, and waits until the process is about to end.
     pub fn end(&mut self) {
         self.ends.store(true, Ordering::SeqCst);
-        if let Some(Answer::Ended) = self.ask(&Request::End) {
+        if let Some((Answer::Ended, _)) = self.link.ask(Request::End) {
             // Its end of the connection is closed last.
-            let _ = frame::read::<Answer>(&self.link.get_mut().stream);
+            self.link.wait_for_end();
         }
-    }
-
-    fn ask(&self, request: &Request) -> Option<Answer> {
-        let mut link = self.link.borrow_mut();
-        if link.is_broken {
-            return None;
-        }
-        link.ask(request).map_err(|error| link.fail(&error)).ok()
-    }
-}
-
-impl Link {
-    fn apply(&mut self, plan: Plan) {
-        if self.is_broken {
-            return;
-        }
-        let sent = self.hear_of_plan().and_then(|()| self.send(&Request::Apply(plan)));
-        match sent {
-            Ok(()) => self.has_plan = true,
-            Err(error) => self.fail(&error),
-        }
-    }
-
-    /// Asks, and waits for the answer.
-    fn ask(&mut self, request: &Request) -> Result<Answer, FrameError> {
-        self.hear_of_plan()?;
-        self.send(request)?;
-        frame::read(&self.stream)
-    }
-
-    fn tell(&mut self, request: &Request) {
-        if self.is_broken {
-            return;
-        }
-        if let Err(error) = self.send(request) {
-            self.fail(&error);
-        }
-    }
-
-    /// Reads what became of the last plan, unless that is known.
-    fn hear_of_plan(&mut self) -> Result<(), FrameError> {
-        if !std::mem::take(&mut self.has_plan) {
-            return Ok(());
-        }
-        match frame::read(&self.stream)? {
-            Answer::Applied(generation, Err(why)) => {
-                self.refused.push(format!("plan {generation} cannot be enforced: {why}"));
-            }
-            Answer::Applied(_, Ok(())) => {}
-            _ => return Err(out_of_turn()),
-        }
-        Ok(())
-    }
-
-    fn send(&self, request: &Request) -> Result<(), FrameError> {
-        frame::write(&self.stream, request)
-    }
-
-    fn fail(&mut self, error: &FrameError) {
-        self.is_broken = true;
-        tracing::error!("the enforcing process: {}", with_causes(error));
     }
 }
 
 fn gone() -> String {
     "the enforcing process has ended".to_owned()
-}
-
-fn out_of_turn() -> FrameError {
-    FrameError::Broken(io::Error::new(io::ErrorKind::InvalidData, "an answer to something else"))
 }

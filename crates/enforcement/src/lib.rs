@@ -11,6 +11,7 @@ mod drift;
 mod frame;
 mod handle;
 mod kinds;
+mod link;
 mod lock;
 mod process;
 mod reach;
@@ -22,7 +23,9 @@ mod walls;
 
 pub use frame::{FRAME_MAX, FrameError};
 pub use handle::{Enforcement, EnforcementError, EnforcingProcess};
+
 pub use kinds::{resource_kinds, why_not_shared};
+pub use link::Question;
 pub use message::{Choice, CpuSeen, Measured, Seen, Task};
 pub use process::enforce_main;
 pub use reach::Reach;

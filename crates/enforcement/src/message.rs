@@ -62,8 +62,6 @@ pub enum Request {
     LookAfter,
     /// Chooses who is next by another algorithm.
     SetAlgorithm(PolicyName),
-    /// Asks for the algorithm.
-    Algorithm,
     /// Begins a trace. Where there is one, a socket follows the answer from which batches are read.
     Trace,
     /// Asks why tickets of these have no effect.
@@ -91,8 +89,6 @@ pub enum Answer {
     LookedAfter(LookedAfter),
     /// To [`Request::SetAlgorithm`].
     AlgorithmSet(Result<(), String>),
-    /// To [`Request::Algorithm`].
-    Algorithm(Algorithm),
     /// To [`Request::Trace`].
     Tracing(Result<(), String>),
     /// To [`Request::WithoutEffect`], in the same order.
@@ -166,13 +162,4 @@ pub struct LookedAfter {
     pub replaced: Vec<String>,
     /// New drift, in words.
     pub drift: Vec<String>,
-}
-
-/// The algorithm that chooses who is next, and by whose hand.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Algorithm {
-    /// The algorithm.
-    pub name: PolicyName,
-    /// The CPU's enforcer.
-    pub enforcer: String,
 }

@@ -3,7 +3,7 @@
 use crate::admission::Admission;
 use crate::frame::{self, FrameError};
 use crate::lock::Lock;
-use crate::message::{Algorithm, Answer, LookedAfter, Request, Started, Task};
+use crate::message::{Answer, LookedAfter, Request, Started, Task};
 use crate::survey::Surveyed;
 use crate::table::{Table, TableError, with_causes};
 use crate::{tracing_stream, walls};
@@ -133,10 +133,6 @@ fn answer(table: &mut Table, request: Request) -> Result<Answer, EndedEarly> {
             Answer::LookedAfter(LookedAfter { replaced, drift: table.new_drift() })
         }
         Request::SetAlgorithm(algorithm) => Answer::AlgorithmSet(table.set_algorithm(algorithm)),
-        Request::Algorithm => {
-            let (name, enforcer) = (table.algorithm(), table.name().to_owned());
-            Answer::Algorithm(Algorithm { name, enforcer })
-        }
         Request::WithoutEffect(resources) => {
             let why = resources.iter().map(|resource| table.without_effect(resource));
             Answer::WithoutEffect(why.collect())

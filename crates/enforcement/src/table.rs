@@ -410,11 +410,6 @@ impl Table {
         }
     }
 
-    /// The algorithm that chooses who is next.
-    pub fn algorithm(&self) -> PolicyName {
-        self.settings.cpu.algorithm
-    }
-
     /// The name of the CPU's enforcer.
     pub fn name(&self) -> &'static str {
         self.standing(KindName::CPU).serving().map_or("none", |it| it.name)

@@ -2,16 +2,15 @@
 
 use super::state::Running;
 use crate::clock::unix_ms;
-use enforcement::message::Algorithm;
 use ledger::{Caller, CurrencyId, Member};
 use policy::PolicyName;
 use std::collections::BTreeSet;
 use wire::{ApiError, ErrorCode, Event, EventKind, PolicyView};
 
 impl Running {
-    /// Tell the enforcer how things are now.
+    /// Tells the enforcer how things are now, or once it has followed the last plan.
     pub(super) fn enforce(&mut self) {
-        if !self.keeper.enforcement.is_on() {
+        if !self.keeper.enforcement.is_on() || !self.keeper.enforcement.takes_plan() {
             return;
         }
         self.generation += 1;
@@ -47,10 +46,10 @@ impl Running {
         }
     }
 
-    /// The algorithm that chooses who is next, and by whose hand.
+    /// The algorithm that chooses who is next, and by whose hand, as of the last look.
     pub(super) fn policy(&self) -> PolicyView {
-        let Algorithm { name, enforcer } = self.keeper.enforcement.algorithm();
-        PolicyView { policy: name.to_string(), enforcer }
+        let seen = &self.keeper.enforcement.seen().cpu;
+        PolicyView { policy: seen.algorithm.clone(), enforcer: seen.name.clone() }
     }
 
     /// The uids that a client's processes and threads have as the ledger knows it.
@@ -76,11 +75,11 @@ impl Running {
         policy: PolicyName,
     ) -> Result<PolicyView, ApiError> {
         self.must_rule(caller, "change the policy")?;
-        let before = self.policy().policy;
-        self.keeper
-            .enforcement
-            .set_algorithm(policy)
-            .map_err(|why| ApiError::new(ErrorCode::Conflict, why))?;
+        let enforcement = &mut self.keeper.enforcement;
+        enforcement.look();
+        let before = enforcement.seen().cpu.algorithm.clone();
+        enforcement.set_algorithm(policy).map_err(|why| ApiError::new(ErrorCode::Conflict, why))?;
+        enforcement.look();
         if before != policy.as_str() {
             let text =
                 format!("uid {} changed the policy: {policy} in place of {before}", caller.uid);
@@ -108,9 +107,8 @@ impl Running {
         }
     }
 
-    /// In the graph of the CPU.
-    pub(super) fn see_who_competes(&mut self) {
-        self.keeper.enforcement.look();
+    /// Notes in the graph of the CPU who competed at the last look.
+    pub(super) fn note_who_competes(&mut self) {
         let seen = self.keeper.enforcement.seen();
         let active: BTreeSet<CurrencyId> = seen.active.iter().copied().collect();
         for (_, id) in self.keeper.ledger.clients() {

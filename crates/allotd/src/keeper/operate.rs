@@ -168,10 +168,10 @@ impl Running {
     }
 
     /// Notes on operations that have no effect now, with the reason.
-    fn notes(&self, asked: &[String], looked_at: &mut LookedAt) -> Vec<String> {
+    fn notes(&mut self, asked: &[String], looked_at: &mut LookedAt) -> Vec<String> {
         let mut note = |word: &String| {
             let resource = self.keeper.kinds.parse(word).ok()?;
-            let enforcement = &self.keeper.enforcement;
+            let enforcement = &mut self.keeper.enforcement;
             let look = |resource: &_| enforcement.without_effect(resource);
             let why = looked_at.without_effect.look_at(&resource, look)?;
             Some(format!("{resource} is kept in the ledger and has no effect now: {why}"))

@@ -6,12 +6,42 @@ use crate::api_error::not_durable;
 use crate::enforcer_view::{cpu_view, others_view, sample_view};
 use crate::event::event;
 use crate::members::member_name;
+use enforcement::Question;
 use ledger::{Caller, CurrencyId};
 use wire::{ApiError, ErrorBody, ErrorCode, Event, Sample, Status};
 
 impl Running {
-    /// Answers a request that changes nothing in the ledger.
+    /// Answers a request that changes nothing in the ledger, or as soon as the enforcing process has answered.
     pub(super) fn read(&mut self, request: Request) {
+        let question = match request {
+            Request::Enforced => return self.hear(),
+            Request::Status(_) | Request::Snapshot(_) | Request::Policy(_) => Question::Look,
+            Request::Sample(_) => Question::Measure,
+            request => return self.answer(request),
+        };
+        let number = self.keeper.enforcement.want(question);
+        self.awaiting.push((question, number, request));
+        self.answer_awaiting();
+    }
+
+    /// Takes what the enforcing process has answered, and answers those who wait for that.
+    fn hear(&mut self) {
+        if self.keeper.enforcement.hear() {
+            self.enforce();
+        }
+        self.tell_refusals();
+        self.follow_looked_after();
+        self.answer_awaiting();
+    }
+
+    fn answer_awaiting(&mut self) {
+        let enforcement = &self.keeper.enforcement;
+        let is_answered = |it: &mut (Question, u64, Request)| enforcement.is_answered(it.0, it.1);
+        let answered: Vec<_> = self.awaiting.extract_if(.., is_answered).collect();
+        answered.into_iter().for_each(|(_, _, request)| self.answer(request));
+    }
+
+    fn answer(&mut self, request: Request) {
         match request {
             Request::Status(reply) => drop(reply.send(self.status())),
             Request::Snapshot(reply) => drop(reply.send(Box::new(self.snapshot()))),
@@ -22,7 +52,7 @@ impl Running {
                 drop(reply.send(self.set_policy(&caller, policy)));
             }
             Request::Trace(caller, reply) => drop(reply.send(self.trace(&caller))),
-            Request::Operate { .. } | Request::Life | Request::Stop => {
+            Request::Operate { .. } | Request::Life | Request::Enforced | Request::Stop => {
                 unreachable!("not a read")
             }
         }
@@ -35,7 +65,6 @@ impl Running {
         status.currencies = ledger.currency_count() as u64;
         status.tickets = ledger.tickets().count() as u64;
         status.clients = ledger.clients().count() as u64;
-        self.keeper.enforcement.look();
         let seen = self.keeper.enforcement.seen();
         status.cpu = cpu_view(&seen.cpu);
         status.others = others_view(&seen.others);
@@ -43,7 +72,7 @@ impl Running {
     }
 
     fn sample(&mut self) -> Sample {
-        let mut sample = sample_view(&self.keeper.enforcement.measure());
+        let mut sample = sample_view(self.keeper.enforcement.measured());
         for client in &mut sample.clients {
             let currency = self.keeper.ledger.currency(CurrencyId(client.id));
             if let Some(founder) = currency.and_then(|currency| currency.founder()) {

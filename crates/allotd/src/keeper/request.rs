@@ -38,6 +38,8 @@ pub enum Request {
     SetPolicy { caller: Caller, policy: PolicyName, reply: Reply<Result<PolicyView, ApiError>> },
     /// Asks for a trace of the scheduler from now on.
     Trace(Caller, Reply<Result<Trace, ApiError>>),
+    /// The enforcing process has answered something.
+    Enforced,
     /// Give everything back and end.
     Stop,
 }

@@ -10,10 +10,12 @@ use crate::fair_queue::FairQueue;
 use crate::members::{self, Cgroups, Commands};
 use crate::names::Names;
 use crate::others::Others;
+use enforcement::Question;
 use enforcement::message::LookedAfter;
 use ledger::operation::{Ensure, Exit, FollowPolicy, SetMemory};
 use ledger::{Authority, Intent, JoinedAs, Resource};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use valuation::Graph;
 use wire::{Event, EventKind};
@@ -26,7 +28,13 @@ const HOUSEKEEPING: Duration = Duration::from_millis(500);
 
 impl Keeper {
     /// Adopt what still lives, then serve until told to stop.
-    pub fn run(self, requests: &FairQueue<Request>) {
+    pub fn run(mut self, requests: &Arc<FairQueue<Request>>) {
+        let queue = Arc::clone(requests);
+        let listens = self.enforcement.listen(move || drop(queue.push_urgent(Request::Enforced)));
+        if let Err(error) = listens {
+            tracing::error!("nobody can hear the enforcing process: {error}");
+            return;
+        }
         let cpu = Graph::of(&self.ledger, Resource::CPU);
         let others = Others::of(&self.ledger);
         // A private allotd takes up nobody on its own.
@@ -51,6 +59,7 @@ impl Keeper {
             owed: Vec::new(),
             failed: None,
             generation: 0,
+            awaiting: Vec::new(),
             must_sweep: true,
             swept: None,
         };
@@ -182,8 +191,12 @@ impl Running {
             self.finish(round);
             self.cgroups.retain(&self.keeper.ledger);
         }
-        let LookedAfter { replaced, drift } = self.keeper.enforcement.look_after();
-        self.tell_refusals();
+        self.keeper.enforcement.want(Question::LookAfter);
+    }
+
+    /// Tells what happened to enforcers, and gives those a plan that came in the place of others.
+    pub(super) fn follow_looked_after(&mut self) {
+        let LookedAfter { replaced, drift } = self.keeper.enforcement.take_looked_after();
         if !replaced.is_empty() {
             replaced.into_iter().for_each(|what| self.report(what));
             self.enforce();

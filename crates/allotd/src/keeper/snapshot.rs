@@ -25,7 +25,7 @@ pub struct Snapshot {
 
 impl Running {
     pub(super) fn snapshot(&mut self) -> Snapshot {
-        self.see_who_competes();
+        self.note_who_competes();
         Snapshot {
             ledger: self.keeper.ledger.clone(),
             cpu: self.cpu.clone(),

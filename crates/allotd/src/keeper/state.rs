@@ -1,6 +1,6 @@
 //! The state of the keeper.
 
-use super::request::Reply;
+use super::request::{Reply, Request};
 use super::written::Written;
 use crate::audit::Audit;
 use crate::elder::Elder;
@@ -10,7 +10,7 @@ use crate::members::{Cgroups, Commands};
 use crate::names::Names;
 use crate::others::Others;
 use crate::policy_file::FundingPolicy;
-use enforcement::Enforcement;
+use enforcement::{Enforcement, Question};
 use journal::{Entry, Journal};
 use ledger::{
     CurrencyId, ExchangeId, JoinedAs, Ledger, Member, OfferId, ProcessIdentity, ResourceKinds,
@@ -97,6 +97,8 @@ pub(super) struct Running {
     /// When the journal could not be written, until it can.
     pub(super) failed: Option<Instant>,
     pub(super) generation: u64,
+    /// Requests that wait for the enforcing process: for the answer of that number to a question.
+    pub(super) awaiting: Vec<(Question, u64, Request)>,
     pub(super) must_sweep: bool,
     /// Start of the last sweep. Sweeps cost a look at every process; a user who makes events get
     /// lost, or fills the disk, must not make allotd do nothing else.
