@@ -176,11 +176,11 @@ impl Client {
     /// Ends the window of this length: what it was due, what it used, and what it wanted: that, and the time for which
     /// its threads waited.
     pub fn end_window(&mut self, now_ns: u64, length_ns: u64) -> (WindowAccount, u64) {
+        if self.window.used_ns == 0 && !self.competes() {
+            return (std::mem::take(&mut self.window), 0);
+        }
         self.measure();
         let window = std::mem::take(&mut self.window);
-        if window.used_ns == 0 && !self.competes() {
-            return (window, 0);
-        }
         let mut waits = Some(0);
         for process in &mut self.processes {
             let waited = process.read_waits(now_ns, length_ns);

@@ -19,6 +19,10 @@ use valuation::Graph;
 
 /// Interval between two looks at who competes.
 pub(crate) const PERIOD_NS: u64 = 100_000_000;
+/// Clients that are checked for one status.
+const CHECKED_AT_ONCE: usize = 64;
+/// Sleepers that are looked at each time, in turn.
+const WATCHED_AT_ONCE: usize = 256;
 /// Looks in one window of the steering: half a second.
 const LOOKS_A_WINDOW: u32 = 5;
 
@@ -48,6 +52,10 @@ pub(crate) struct State {
     /// When the window of the steering began.
     window_ns: u64,
     looks: u32,
+    /// The client that was checked last.
+    checked: usize,
+    /// The sleeper that was looked at last.
+    watched: usize,
     /// Who competes, or with what, has changed since weights were set.
     changed: bool,
 }
@@ -69,6 +77,8 @@ impl State {
             counted_ns: now_ns,
             window_ns: now_ns,
             looks: 0,
+            checked: 0,
+            watched: 0,
             changed: false,
         }
     }
@@ -160,9 +170,16 @@ impl State {
         }
     }
 
-    /// Finds out who competes.
+    /// Finds out who competes: of those who did, and of some sleepers in turn.
     fn look(&mut self, now_ns: u64) {
-        for client in &mut self.clients {
+        let count = self.clients.len();
+        let first = self.watched % count.max(1);
+        self.watched = first + WATCHED_AT_ONCE;
+        for (index, client) in self.clients.iter_mut().enumerate() {
+            let is_in_turn = (index + count - first) % count < WATCHED_AT_ONCE;
+            if !client.competes() && !is_in_turn {
+                continue;
+            }
             let competed = client.competes();
             client.presence = client.look(now_ns);
             let competes = client.competes();
@@ -266,12 +283,20 @@ impl State {
         }
     }
 
-    fn check_all(&mut self) {
+    /// Checks some in turn, all where there are few.
+    fn check_some(&mut self) {
         if !self.followed.is_on_watch() || self.clients.is_empty() {
             return;
         }
-        (0..self.clients.len()).for_each(|index| self.check(index));
+        for _ in 0..self.clients.len().min(CHECKED_AT_ONCE) {
+            self.check_next();
+        }
         self.set();
+    }
+
+    fn check_next(&mut self) {
+        self.checked = (self.checked + 1) % self.clients.len().max(1);
+        self.check(self.checked);
     }
 }
 
@@ -351,7 +376,7 @@ impl Periodic for State {
     }
 
     fn status(&mut self) -> Status {
-        self.check_all();
+        self.check_some();
         self.answer_status()
     }
 
@@ -386,7 +411,7 @@ impl Periodic for State {
         }
         self.integrate(now_ns);
         self.looks = self.looks.wrapping_add(1);
-        self.check(self.looks as usize % self.clients.len().max(1));
+        self.check_next();
         self.look(now_ns);
         self.revalue();
         if self.looks.is_multiple_of(LOOKS_A_WINDOW) {

@@ -1,14 +1,25 @@
 //! Answers to those who only look.
 
 use super::request::{EVENTS_PAGE, Request};
-use super::state::Running;
+use super::state::{Awaiting, Running};
 use crate::api_error::not_durable;
 use crate::enforcer_view::{cpu_view, others_view, sample_view};
 use crate::event::event;
 use crate::members::member_name;
-use enforcement::Question;
+use enforcement::{Enforcement, Question};
 use ledger::{Caller, CurrencyId};
+use std::time::{Duration, Instant};
 use wire::{ApiError, ErrorBody, ErrorCode, Event, Sample, Status};
+
+/// How long a look at the ledger waits for the enforcing process to say who competes. Where that has a thousand new
+/// processes to take up, what it said last must do: nobody's look waits for another's processes.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+impl Awaiting {
+    fn is_impatient(&self) -> bool {
+        matches!(self.request, Request::Snapshot(_))
+    }
+}
 
 impl Running {
     /// Answers a request that changes nothing in the ledger, or as soon as the enforcing process has answered.
@@ -20,7 +31,7 @@ impl Running {
             request => return self.answer(request),
         };
         let number = self.keeper.enforcement.want(question);
-        self.awaiting.push((question, number, request));
+        self.awaiting.push(Awaiting { question, number, request, since: Instant::now() });
         self.answer_awaiting();
     }
 
@@ -35,10 +46,26 @@ impl Running {
     }
 
     fn answer_awaiting(&mut self) {
+        self.answer_those(|it, enforcement| enforcement.is_answered(it.question, it.number));
+    }
+
+    /// How long somebody still waits patiently.
+    pub(super) fn patience(&self) -> Duration {
+        let waited =
+            self.awaiting.iter().filter(|it| it.is_impatient()).map(|it| it.since.elapsed());
+        waited.max().map_or(Duration::MAX, |waited| PATIENCE.saturating_sub(waited))
+    }
+
+    /// Answers those who have waited long enough, with what was seen last.
+    pub(super) fn answer_impatient(&mut self) {
+        self.answer_those(|it, _| it.is_impatient() && it.since.elapsed() >= PATIENCE);
+    }
+
+    fn answer_those(&mut self, which: impl Fn(&Awaiting, &Enforcement) -> bool) {
         let enforcement = &self.keeper.enforcement;
-        let is_answered = |it: &mut (Question, u64, Request)| enforcement.is_answered(it.0, it.1);
-        let answered: Vec<_> = self.awaiting.extract_if(.., is_answered).collect();
-        answered.into_iter().for_each(|(_, _, request)| self.answer(request));
+        let answered: Vec<Awaiting> =
+            self.awaiting.extract_if(.., |it| which(it, enforcement)).collect();
+        answered.into_iter().for_each(|it| self.answer(it.request));
     }
 
     fn answer(&mut self, request: Request) {

@@ -30,7 +30,10 @@ impl Keeper {
     /// Adopt what still lives, then serve until told to stop.
     pub fn run(mut self, requests: &Arc<FairQueue<Request>>) {
         let queue = Arc::clone(requests);
-        let listens = self.enforcement.listen(move || drop(queue.push_urgent(Request::Enforced)));
+        let listens = self.enforcement.listen(move || {
+            // Once the queue is closed nobody waits.
+            let _ = queue.push_urgent(Request::Enforced);
+        });
         if let Err(error) = listens {
             tracing::error!("nobody can hear the enforcing process: {error}");
             return;
@@ -123,8 +126,10 @@ impl Running {
     fn serve(&mut self, requests: &FairQueue<Request>) {
         let mut looked = Instant::now();
         loop {
-            let round = requests.take(HOUSEKEEPING, ROUND_WORK);
+            let patience = self.patience().min(HOUSEKEEPING);
+            let round = requests.take(patience, ROUND_WORK);
             let stop = self.round(round);
+            self.answer_impatient();
             if self.has_unnamed && self.names.has_caught_up() {
                 (self.has_unnamed, self.must_sweep) = (false, true);
             }

@@ -74,6 +74,14 @@ pub(super) struct Made {
     pub(super) exchange: Option<ExchangeId>,
 }
 
+/// A request that waits for the answer of that number to a question.
+pub(super) struct Awaiting {
+    pub(super) question: Question,
+    pub(super) number: u64,
+    pub(super) request: Request,
+    pub(super) since: Instant,
+}
+
 /// The state of the keeper while it serves.
 pub(super) struct Running {
     pub(super) keeper: Keeper,
@@ -97,8 +105,8 @@ pub(super) struct Running {
     /// When the journal could not be written, until it can.
     pub(super) failed: Option<Instant>,
     pub(super) generation: u64,
-    /// Requests that wait for the enforcing process: for the answer of that number to a question.
-    pub(super) awaiting: Vec<(Question, u64, Request)>,
+    /// Requests that wait for the enforcing process, the earliest first.
+    pub(super) awaiting: Vec<Awaiting>,
     pub(super) must_sweep: bool,
     /// Start of the last sweep. Sweeps cost a look at every process; a user who makes events get
     /// lost, or fills the disk, must not make allotd do nothing else.

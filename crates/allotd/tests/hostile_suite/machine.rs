@@ -55,6 +55,18 @@ impl Machine {
         }
     }
 
+    /// Everything that is open in each process, in words.
+    pub fn open(&self) -> Vec<String> {
+        let of = |pid: &u32| {
+            let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+            let target = |link: std::fs::DirEntry| std::fs::read_link(link.path()).ok();
+            let mut all: Vec<_> = open.filter_map(target).collect();
+            all.sort();
+            format!("{pid} {}: {all:?}", read(format!("/proc/{pid}/comm")).trim())
+        };
+        self.processes().iter().map(of).collect()
+    }
+
     /// CPU time of all of them, and of those of theirs that have ended.
     pub fn cpu_time(&self) -> Duration {
         let ticks = |pid: &u32| -> u64 {

@@ -162,11 +162,16 @@ fn attack(test: &str, enforcer: &'static str) -> Option<Findings> {
         let ledger = client.ledger().expect("alive");
         ledger.currencies.iter().all(|it| it.process.is_none() || !users.are_hostile(it.owner))
     });
-    wait_for("what was opened to be closed", || {
+    let until = Instant::now() + Duration::from_secs(60);
+    let after = loop {
         let now = machine.footprint();
-        now.descriptors <= before.descriptors && now.processes <= before.processes
-    });
-    let after = machine.footprint();
+        if now.descriptors <= before.descriptors && now.processes <= before.processes {
+            break now;
+        }
+        let left = || format!("{now:?} after {before:?}:\n{}", machine.open().join("\n"));
+        assert!(Instant::now() < until, "not all is closed that was opened: {}", left());
+        std::thread::sleep(Duration::from_millis(20));
+    };
     let hog = honest.a_hog();
     assert!(client_of(&client.ledger().expect("alive"), hog).is_some(), "it is managed still");
     let processes = machine.processes();
