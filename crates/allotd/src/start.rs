@@ -19,7 +19,7 @@ use crate::requests::Shared;
 use crate::walls::KeeperWalls;
 use enforcement::{
     Enforcement, EnforcementError, EnforcingProcess, Reach, Surveyed, Task, resource_kinds,
-    with_causes,
+    take_precedence, with_causes,
 };
 use enforcer::Registration;
 use journal::{Journal, JournalError};
@@ -124,6 +124,7 @@ pub fn log_to_stderr() {
 /// When it cannot start.
 pub fn run(options: Options, enforcers: &[Registration]) -> Result<(), StartError> {
     log_to_stderr();
+    take_precedence();
     let uid = rustix::process::geteuid().as_raw();
     if !options.user && uid != 0 {
         return Err(StartError::NotRoot);

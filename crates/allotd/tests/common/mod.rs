@@ -110,8 +110,9 @@ impl Daemon {
     pub fn command(&self) -> Command {
         let mut command = match self.has_precedence {
             true => {
-                let mut command = Command::new("nice");
-                command.args(["-n", "-20"]).arg(&self.program);
+                // In a session of its own, as a service is.
+                let mut command = Command::new("setsid");
+                command.args(["nice", "-n", "-20"]).arg(&self.program);
                 command
             }
             false => Command::new(&self.program),

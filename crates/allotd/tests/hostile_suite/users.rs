@@ -4,7 +4,6 @@ use crate::common::{Daemon, Worker, as_user, client_of, scheduling_of, state_of,
 use crate::machine;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -101,7 +100,7 @@ impl Users {
         self.accounts.as_ref().map(|accounts| accounts.join(uid.to_string()))
     }
 
-    /// A program that runs as a user, counted for that user, in a group of its own.
+    /// A program that runs as a user, counted for that user, in a session of its own.
     fn spawn(
         &self,
         uid: u32,
@@ -114,11 +113,12 @@ impl Users {
         let enter = "[ -z \"$1\" ] || echo 0 > \"$1/cgroup.procs\"; shift; exec \"$@\"";
         let account = self.account(uid).unwrap_or_default();
         command.args(["-c", enter, "sh"]).arg(account);
-        command.args(["prlimit", &format!("--nproc={PROCESSES_MAX}")]);
+        // Each in a session of its own, as those who log in are: the shell leads no group yet, so nothing is forked.
+        command.args(["setsid", "prlimit", &format!("--nproc={PROCESSES_MAX}")]);
         command.args(as_uid(uid)).args(["--pdeathsig", "KILL"]).arg(program).args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir("/");
         how(&mut command);
-        command.process_group(0).spawn().expect("a program")
+        command.spawn().expect("a program")
     }
 
     /// Sees that no process of a user outlives this test, however that ends.
