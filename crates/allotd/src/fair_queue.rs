@@ -1,11 +1,22 @@
 //! A queue that is fair among flows: what each person asks for waits in a line of its own, and who is next is drawn by
 //! stride scheduling (`policy::Stride`) over the work that was done for each. Somebody who asks for a thousand
 //! operations at once waits for the others to have theirs before the next thousand.
+//!
+//! The CPU time that it took to serve somebody is charged too: whoever has used much of it rests until it has come back.
+//! So a few who ask all the time take a part of a CPU from everybody, and not one CPU.
 
+use crate::allowance::Allowances;
 use policy::{Policy, Stride};
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// The CPU time that serving one person may take at once.
+const SERVED_AT_ONCE: Duration = Duration::from_secs(1);
+
+/// The CPU time of that which comes back each second: a sixteenth of a CPU.
+const SERVED_A_SECOND: Duration = Duration::from_nanos(62_500_000);
 
 /// The work that stride takes for one quantum. The largest request is as many quanta as a flow can owe.
 const QUANTUM: u64 = 125;
@@ -21,9 +32,21 @@ const WAITING_MAX: usize = 1 << 16;
 pub struct Person(pub u32);
 
 impl Person {
-    fn weight(self) -> u64 {
-        if self.0 == 0 { 4 } else { 1 }
-    }
+    const ROOT: u64 = 0;
+}
+
+fn weight(key: u64) -> u64 {
+    if key == Person::ROOT { 4 } else { 1 }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// CPU time of this thread.
+fn own_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
 /// The reason why something was not taken into the queue.
@@ -47,6 +70,14 @@ struct State<T> {
     stride: Stride,
     drawn: Vec<u64>,
     empty: VecDeque<u64>,
+    /// CPU time of persons, in ns.
+    served: Allowances,
+    /// Lines that rest, with the end of that; these do not compete.
+    resting: BTreeMap<u64, Instant>,
+    /// Who has the work that was taken last.
+    taken: Vec<(u64, u64)>,
+    /// CPU time of the taking thread when it took that.
+    taken_at: Duration,
     is_closed: bool,
 }
 
@@ -59,6 +90,10 @@ impl<T> FairQueue<T> {
             stride: Stride::new(),
             drawn: Vec::new(),
             empty: VecDeque::new(),
+            served: Allowances::new(nanos(SERVED_AT_ONCE), nanos(SERVED_A_SECOND)),
+            resting: BTreeMap::new(),
+            taken: Vec::new(),
+            taken_at: Duration::ZERO,
             is_closed: false,
         };
         FairQueue { state: Mutex::new(state), ready: Condvar::new() }
@@ -85,7 +120,7 @@ impl<T> FairQueue<T> {
         waiting.push_back((work, item));
         if waiting.len() == 1 {
             state.empty.retain(|other| *other != key);
-            state.stride.join(key, person.weight());
+            state.compete_or_rest(key, Instant::now());
         }
         self.ready.notify_one();
         Ok(())
@@ -106,12 +141,24 @@ impl<T> FairQueue<T> {
     }
 
     /// Takes what is urgent, and of the rest so much that the last one reaches the budget of work. Waits so long for
-    /// anything to come.
+    /// anything to come. The caller's thread serves what it takes until it takes again.
     pub fn take(&self, patience: Duration, budget: u64) -> Vec<T> {
-        let state = self.state();
-        let is_empty = |state: &mut State<T>| state.urgent.is_empty() && state.flows.is_empty();
-        let waited = self.ready.wait_timeout_while(state, patience, is_empty);
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let until = Instant::now() + patience;
+        let mut state = self.state();
+        let spent = own_time().saturating_sub(state.taken_at);
+        state.charge(spent, Instant::now());
+        loop {
+            let now = Instant::now();
+            state.wake(now);
+            if state.has_some() || now >= until {
+                break;
+            }
+            let end = state.resting.values().min().map_or(until, |end| until.min(*end));
+            let wait = end.saturating_duration_since(now);
+            let idle = |state: &mut State<T>| !state.has_some();
+            let waited = self.ready.wait_timeout_while(state, wait, idle);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
         let mut taken: Vec<T> = state.urgent.drain(..).collect();
         let mut done = 0;
         while done < budget
@@ -120,6 +167,7 @@ impl<T> FairQueue<T> {
             done += work;
             taken.push(item);
         }
+        state.taken_at = own_time();
         taken
     }
 
@@ -129,11 +177,53 @@ impl<T> FairQueue<T> {
         state.is_closed = true;
         state.urgent.clear();
         state.flows.clear();
+        state.resting.clear();
         state.stride = Stride::new();
     }
 }
 
 impl<T> State<T> {
+    /// Whether anything can be taken now.
+    fn has_some(&self) -> bool {
+        !self.urgent.is_empty() || self.flows.len() > self.resting.len()
+    }
+
+    /// Charges those who were served last with the time that it took, by their work.
+    fn charge(&mut self, spent: Duration, now: Instant) {
+        let taken = std::mem::take(&mut self.taken);
+        let work: u64 = taken.iter().map(|(_, work)| work).sum();
+        for (key, own) in taken {
+            if key == Person::ROOT {
+                continue;
+            }
+            let part = nanos(spent) as f64 * own as f64 / work as f64;
+            self.served.charge(key as u32, part as u64, now);
+            if self.flows.contains_key(&key) && !self.resting.contains_key(&key) {
+                self.stride.leave(key);
+                self.compete_or_rest(key, now);
+            }
+        }
+    }
+
+    fn compete_or_rest(&mut self, key: u64, now: Instant) {
+        match self.served.wait(key as u32, now) {
+            Some(wait) => drop(self.resting.insert(key, now + wait)),
+            None => self.stride.join(key, weight(key)),
+        }
+    }
+
+    /// Lets those compete who have rested enough.
+    fn wake(&mut self, now: Instant) {
+        let State { resting, stride, .. } = self;
+        resting.retain(|key, end| {
+            let rests = *end > now;
+            if !rests {
+                stride.join(*key, weight(*key));
+            }
+            rests
+        });
+    }
+
     fn next(&mut self) -> Option<(u64, T)> {
         self.stride.draw(1, &mut self.drawn);
         let key = *self.drawn.first()?;
@@ -141,6 +231,7 @@ impl<T> State<T> {
         let (work, item) = flow.pop_front().expect("no line is empty");
         let is_empty = flow.is_empty();
         self.stride.charge(key, work.max(1), QUANTUM);
+        self.taken.push((key, work.max(1)));
         if is_empty {
             self.flows.remove(&key);
             self.stride.leave(key);
@@ -199,6 +290,28 @@ mod tests {
             let waited = (0..).find(|_| queue.take(NOW, 1).contains(&newcomer)).expect("its turn");
             assert!(waited <= 4, "{waited} requests came before");
         }
+    }
+
+    #[test]
+    fn one_who_took_much_time_rests_and_others_do_not() {
+        let queue = FairQueue::new();
+        let now = Instant::now();
+        for person in [0, 1, 2] {
+            (0..4).for_each(|_| queue.push(Person(person), 1, person).expect("open"));
+        }
+        let took_much = |person| {
+            let mut state = queue.state();
+            state.taken = vec![(person, 1)];
+            state.charge(2 * SERVED_AT_ONCE, now);
+        };
+        [0, 1].into_iter().for_each(took_much);
+        let taken = queue.take(NOW, 100);
+        assert!(taken.len() == 8 && !taken.contains(&1), "root and the others: {taken:?}");
+        queue.push(Person(1), 1, 1).expect("open");
+        assert!(queue.take(NOW, 100).is_empty(), "more of the same waits too");
+        let rests = SERVED_AT_ONCE.div_duration_f64(SERVED_A_SECOND);
+        queue.state().wake(now + Duration::from_secs_f64(rests));
+        assert_eq!(queue.take(NOW, 100), [1; 5]);
     }
 
     #[test]
