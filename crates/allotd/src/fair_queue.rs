@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 /// The CPU time that serving one person may take at once.
 const SERVED_AT_ONCE: Duration = Duration::from_secs(1);
 
-/// The CPU time of that which comes back each second: a sixteenth of a CPU.
-const SERVED_A_SECOND: Duration = Duration::from_nanos(62_500_000);
+/// The CPU time of that which comes back each second: a thirty-second of a CPU.
+const SERVED_A_SECOND: Duration = Duration::from_nanos(31_250_000);
 
 /// The work that stride takes for one quantum. The largest request is as many quanta as a flow can owe.
 const QUANTUM: u64 = 125;
@@ -78,6 +78,8 @@ struct State<T> {
     taken: Vec<(u64, u64)>,
     /// CPU time of the taking thread when it took that.
     taken_at: Duration,
+    /// Time that others took for that.
+    besides: Duration,
     is_closed: bool,
 }
 
@@ -94,6 +96,7 @@ impl<T> FairQueue<T> {
             resting: BTreeMap::new(),
             taken: Vec::new(),
             taken_at: Duration::ZERO,
+            besides: Duration::ZERO,
             is_closed: false,
         };
         FairQueue { state: Mutex::new(state), ready: Condvar::new() }
@@ -145,7 +148,7 @@ impl<T> FairQueue<T> {
     pub fn take(&self, patience: Duration, budget: u64) -> Vec<T> {
         let until = Instant::now() + patience;
         let mut state = self.state();
-        let spent = own_time().saturating_sub(state.taken_at);
+        let spent = own_time().saturating_sub(state.taken_at) + std::mem::take(&mut state.besides);
         state.charge(spent, Instant::now());
         loop {
             let now = Instant::now();
@@ -169,6 +172,11 @@ impl<T> FairQueue<T> {
         }
         state.taken_at = own_time();
         taken
+    }
+
+    /// Charges those who are served now with time that another thread took for them.
+    pub fn charge_besides(&self, time: Duration) {
+        self.state().besides += time;
     }
 
     /// Takes nothing any more; what waits is dropped.

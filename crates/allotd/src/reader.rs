@@ -99,7 +99,10 @@ impl Reader {
         let ending = || ApiError::new(ErrorCode::Internal, "allotd is ending");
         let (reply, answer) = oneshot::channel();
         self.keeper.push_urgent(Request::Snapshot(reply)).map_err(|_| ending())?;
-        kept.copy = Some(answer.blocking_recv().map_err(|_| ending())?);
+        let copy = answer.blocking_recv().map_err(|_| ending())?;
+        // Whoever needs a copy has taken the keeper's time too.
+        self.queue.charge_besides(copy.cost);
+        kept.copy = Some(copy);
         Ok(())
     }
 

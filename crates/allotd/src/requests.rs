@@ -16,12 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use wire::{
-    ApiError, CurrencyRef, ErrorBody, ErrorCode, Event, Operation, Sample, Status, TraceKind,
-    TraceLine,
+    ApiError, CurrencyRef, ErrorBody, ErrorCode, Event, OPERATIONS_MAX, Operation, Sample, Status,
+    TraceKind, TraceLine,
 };
-
-/// The most operations of one request.
-const OPERATIONS_MAX: usize = 1000;
 
 /// The most traders of one request.
 const TRADERS_MAX: usize = 1000;
@@ -33,7 +30,7 @@ const PAGE_MAX: u64 = 10_000;
 mod work {
     pub(super) const STATUS: u64 = 5;
     pub(super) const SAMPLE: u64 = 10;
-    pub(super) const EVENTS: u64 = 100;
+    pub(super) const EVENTS: u64 = 25;
     pub(super) const LEDGER: u64 = 500;
 }
 

@@ -193,7 +193,7 @@ fn large_answers_arrive_whole_however_slowly_they_are_read() {
     let daemon = Daemon::private(&["--enforcer", "none"]);
     let client = daemon.client();
     let names: Vec<Operation> = (0..4000).map(|number| create(&format!("c{number}"))).collect();
-    for chunk in names.chunks(1000) {
+    for chunk in names.chunks(250) {
         client.operate_all(chunk.to_vec()).expect("made");
     }
     let whole = client.ledger().expect("it answers");

@@ -396,7 +396,7 @@ fn a_user_s_many_requests_wait_for_another_s_only_one() {
         made.expect("two currencies");
     });
     let toggles: Vec<Operation> =
-        (0..500).flat_map(|_| [fund("b", "a"), unfund("b", "a")]).collect();
+        (0..125).flat_map(|_| [fund("b", "a"), unfund("b", "a")]).collect();
     let many = request_of(&toggles);
     let send = |request: &[u8]| {
         let mut stream = UnixStream::connect(&socket).expect("allotd listens");
@@ -433,7 +433,7 @@ fn one_request_concerns_a_bounded_number_of_tickets() {
         let mut make: Vec<Operation> =
             all.map(|(layer, place)| create(&name(layer, place))).collect();
         make.extend([create("top"), create("end")]);
-        for chunk in make.chunks(500) {
+        for chunk in make.chunks(250) {
             client.operate_all(chunk.to_vec()).expect("made");
         }
         for layer in (0..5).rev() {
@@ -443,7 +443,7 @@ fn one_request_concerns_a_bounded_number_of_tickets() {
             }
         }
         let end = name(5, 0);
-        let toggles = (0..500).flat_map(|_| [fund("end", &end), unfund("end", &end)]).collect();
+        let toggles = (0..125).flat_map(|_| [fund("end", &end), unfund("end", &end)]).collect();
         let error = client.operate_all(toggles).expect_err("much too much").to_string();
         assert!(error.contains("send them in several"), "{error}");
         let ledger = client.ledger().expect("alive");

@@ -17,6 +17,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Why nobody enforces.
 #[derive(Debug, thiserror::Error)]
@@ -143,6 +144,11 @@ impl Enforcement {
     /// Whether a plan would be followed at once. Otherwise one is due as soon as [`hear`](Self::hear) says so.
     pub fn takes_plan(&mut self) -> bool {
         self.link.takes_plan()
+    }
+
+    /// The time until a plan is due that was not taken before; `None` where an answer comes first, or none is.
+    pub fn plan_due_in(&self) -> Option<Duration> {
+        self.link.plan_due_in()
     }
 
     /// Has a plan followed. Its refusal is told by [`take_refusals`](Self::take_refusals), once it is known: nobody

@@ -13,6 +13,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+/// Pause between two plans, as a multiple of the time in which the last one was followed: plans of a large ledger take a
+/// fifth of the time at most.
+const PAUSE_FACTOR: u32 = 4;
+/// Maximum pause between two plans.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// A question that is answered later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +76,11 @@ pub(crate) struct Link {
     threads: Option<Threads>,
     unanswered: VecDeque<Sent>,
     asked: [Asked; Question::ALL.len()],
-    /// A plan waits to be made until the last one is followed. Questions come after it.
+    /// A plan waits to be made until the last one is followed, and the pause after it is over. Questions come after it.
     owes_plan: bool,
+    /// When the last plan was sent, and when the next one may be.
+    plan_at: Instant,
+    next_plan_at: Instant,
     is_broken: bool,
     /// Refusals of plans, in words.
     pub refused: Vec<String>,
@@ -89,6 +99,8 @@ impl Link {
             unanswered: VecDeque::new(),
             asked: Default::default(),
             owes_plan: false,
+            plan_at: Instant::now(),
+            next_plan_at: Instant::now(),
             is_broken: false,
             refused: Vec::new(),
             seen: Seen::default(),
@@ -132,13 +144,24 @@ impl Link {
 
     /// Whether a plan would be followed at once. Otherwise one is due as soon as [`hear`](Self::hear) says so.
     pub fn takes_plan(&mut self) -> bool {
-        self.owes_plan = self.unanswered.contains(&Sent::Plan);
+        self.owes_plan = !self.is_free();
         !self.owes_plan
+    }
+
+    fn is_free(&self) -> bool {
+        !self.unanswered.contains(&Sent::Plan) && Instant::now() >= self.next_plan_at
+    }
+
+    /// The time until a plan is due that was not taken before; `None` where an answer comes first, or none is.
+    pub fn plan_due_in(&self) -> Option<Duration> {
+        let waits = self.owes_plan && !self.unanswered.contains(&Sent::Plan);
+        waits.then(|| self.next_plan_at.saturating_duration_since(Instant::now()))
     }
 
     /// Has a plan followed.
     pub fn apply(&mut self, plan: Plan) {
         self.owes_plan = false;
+        self.plan_at = Instant::now();
         self.send(Request::Apply(plan), Sent::Plan);
         self.ask_what_is_wanted();
     }
@@ -179,7 +202,7 @@ impl Link {
             let taken = answer.and_then(|(answer, _)| self.take(answer));
             self.or_fail(taken);
         }
-        let is_due = self.owes_plan && !self.unanswered.contains(&Sent::Plan);
+        let is_due = self.owes_plan && self.is_free();
         if !is_due {
             self.ask_what_is_wanted();
         }
@@ -226,6 +249,11 @@ impl Link {
 
     /// Takes the answer to what was sent first.
     fn take(&mut self, answer: Answer) -> Result<(), FrameError> {
+        if self.unanswered.front() == Some(&Sent::Plan) {
+            let now = Instant::now();
+            let pause = (now - self.plan_at).saturating_mul(PAUSE_FACTOR);
+            self.next_plan_at = now + pause.min(PAUSE_MAX);
+        }
         match (self.unanswered.pop_front(), answer) {
             (Some(Sent::Plan), Answer::Applied(_, Ok(()))) => {}
             (Some(Sent::Plan), Answer::Applied(generation, Err(why))) => {

@@ -22,7 +22,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use wire::{Client, ClientError, CurrencyView, ErrorCode, Operation, TicketView, TraderView};
+use wire::{
+    Client, ClientError, CurrencyView, ErrorCode, OPERATIONS_MAX, Operation, TicketView, TraderView,
+};
 
 /// Timeout of a request to allotd.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -30,8 +32,6 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const POLICY_PAUSE: Duration = Duration::from_secs(5);
 /// A look may be late by this part of a window, to be one with others.
 const LATER_PART: u64 = 20;
-/// Maximum number of operations in one request.
-const OPERATIONS_MAX: usize = 1000;
 
 struct Entry {
     trader: Trader,

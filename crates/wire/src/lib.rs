@@ -25,7 +25,7 @@ pub use exchange::{
     ConflictView, ExchangeView, Good, HoldingView, Lease, LeaseView, LegRef, LegView, MarketView,
     OfferPoint, OfferView, PriceView, TraderView, TradersView,
 };
-pub use operation::{Operation, OperationResult, Operations, OperationsDone};
+pub use operation::{OPERATIONS_MAX, Operation, OperationResult, Operations, OperationsDone};
 pub use pattern::matches;
 pub use reference::{Amount, Class, CurrencyRef, DiskLimit, MemberRef, TicketKind};
 #[cfg(feature = "ledger")]

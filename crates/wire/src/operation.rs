@@ -477,11 +477,14 @@ fn set_tickets(
     })
 }
 
+/// The most operations of one request: they are done as one, and everybody else waits for that.
+pub const OPERATIONS_MAX: usize = 250;
+
 /// Things to do in one step: all of them, or none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Operations {
-    /// In their order; at most 1000.
+    /// In their order; at most [`OPERATIONS_MAX`].
     pub operations: Vec<Operation>,
 }
 

@@ -72,7 +72,7 @@ fn batches(socket: &Path) {
     }
     let (to, from) = (name(1, 0), name(0, 0));
     let unfund = json!({"operation": "unfund", "currency": to, "from": from, "resource": "cpu"});
-    let toggles: Vec<Value> = (0..500).flat_map(|_| [unfund.clone(), fund(&to, &from)]).collect();
+    let toggles: Vec<Value> = (0..125).flat_map(|_| [unfund.clone(), fund(&to, &from)]).collect();
     loop {
         operate(socket, &toggles);
     }
@@ -122,7 +122,7 @@ fn modes(socket: &Path) {
     operate(socket, &[json!({"operation": "create_currency", "name": "mode"})]);
     let change = |mode: &str| json!({"operation": "change_mode", "currency": "mode", "mode": mode});
     let many: Vec<Value> =
-        (0..500).flat_map(|_| [change("fci------"), change("fci--i---")]).collect();
+        (0..125).flat_map(|_| [change("fci------"), change("fci--i---")]).collect();
     loop {
         if operate(socket, &many) != 200 {
             std::thread::sleep(Duration::from_millis(100));

@@ -15,7 +15,7 @@ use wire::{ApiError, ErrorCode, Operation, OperationResult};
 
 /// The most tickets that all operations of one request may concern, so that a request is short: the last one may go
 /// beyond.
-const BATCH_WORK_MAX: u64 = 50_000;
+const BATCH_WORK_MAX: u64 = 12_500;
 
 impl Running {
     pub(super) fn operate(

@@ -35,7 +35,7 @@ impl Running {
         self.answer_awaiting();
     }
 
-    /// Takes what the enforcing process has answered, and answers those who wait for that.
+    /// Takes what the enforcing process has answered, makes a plan that is due, and answers those who wait for that.
     fn hear(&mut self) {
         if self.keeper.enforcement.hear() {
             self.enforce();
@@ -49,15 +49,23 @@ impl Running {
         self.answer_those(|it, enforcement| enforcement.is_answered(it.question, it.number));
     }
 
-    /// How long somebody still waits patiently.
+    /// How long until somebody's patience ends, or a plan is due.
     pub(super) fn patience(&self) -> Duration {
         let waited =
             self.awaiting.iter().filter(|it| it.is_impatient()).map(|it| it.since.elapsed());
-        waited.max().map_or(Duration::MAX, |waited| PATIENCE.saturating_sub(waited))
+        let patience = waited.max().map(|waited| PATIENCE.saturating_sub(waited));
+        patience
+            .into_iter()
+            .chain(self.keeper.enforcement.plan_due_in())
+            .min()
+            .unwrap_or(Duration::MAX)
     }
 
-    /// Answers those who have waited long enough, with what was seen last.
-    pub(super) fn answer_impatient(&mut self) {
+    /// Makes the plan that is due, and answers those who have waited long enough, with what was seen last.
+    pub(super) fn do_what_is_due(&mut self) {
+        if self.keeper.enforcement.plan_due_in() == Some(Duration::ZERO) {
+            self.hear();
+        }
         self.answer_those(|it, _| it.is_impatient() && it.since.elapsed() >= PATIENCE);
     }
 

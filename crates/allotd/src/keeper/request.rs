@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use wire::{ApiError, ErrorBody, Event, Operation, OperationsDone, PolicyView, Sample, Status};
 
 /// The most events of one answer: they are read from the journal while others wait.
-pub const EVENTS_PAGE: usize = 500;
+pub const EVENTS_PAGE: usize = 125;
 
 /// The way of an answer back to the one who waits for it.
 pub type Reply<T> = oneshot::Sender<T>;

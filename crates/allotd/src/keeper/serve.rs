@@ -129,7 +129,7 @@ impl Running {
             let patience = self.patience().min(HOUSEKEEPING);
             let round = requests.take(patience, ROUND_WORK);
             let stop = self.round(round);
-            self.answer_impatient();
+            self.do_what_is_due();
             if self.has_unnamed && self.names.has_caught_up() {
                 (self.has_unnamed, self.must_sweep) = (false, true);
             }

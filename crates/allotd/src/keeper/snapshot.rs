@@ -4,7 +4,7 @@ use super::state::Running;
 use crate::members::{Cgroups, Commands};
 use ledger::Ledger;
 use market::PriceHistory;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use valuation::Graph;
 
 /// The state of the keeper at a moment. All of it is durable.
@@ -21,12 +21,15 @@ pub struct Snapshot {
     /// The journal's last number.
     pub sequence: u64,
     pub taken: Instant,
+    /// The time that it took the keeper.
+    pub cost: Duration,
 }
 
 impl Running {
     pub(super) fn snapshot(&mut self) -> Snapshot {
+        let began = Instant::now();
         self.note_who_competes();
-        Snapshot {
+        let mut snapshot = Snapshot {
             ledger: self.keeper.ledger.clone(),
             cpu: self.cpu.clone(),
             others: self.others.with_active(&self.keeper.enforcement.seen().others),
@@ -35,6 +38,9 @@ impl Running {
             prices: self.desk.prices().clone(),
             sequence: self.keeper.journal.sequence(),
             taken: Instant::now(),
-        }
+            cost: Duration::ZERO,
+        };
+        snapshot.cost = began.elapsed();
+        snapshot
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a group of processes holds.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +53,21 @@ impl Machine {
             descriptors: processes.iter().map(open).sum(),
             processes: processes.len(),
         }
+    }
+
+    /// What they hold once nothing has been opened or closed for a second.
+    pub fn settled(&self) -> Footprint {
+        let mut last = self.footprint();
+        let mut since = Instant::now();
+        while since.elapsed() < Duration::from_secs(1) {
+            std::thread::sleep(Duration::from_millis(50));
+            let now = self.footprint();
+            if (now.descriptors, now.processes) != (last.descriptors, last.processes) {
+                since = Instant::now();
+            }
+            last = now;
+        }
+        last
     }
 
     /// Everything that is open in each process, in words.

@@ -154,7 +154,7 @@ fn attack(test: &str, enforcer: &'static str) -> Option<Findings> {
     let honest = Honest::start(&daemon, &users);
     wait_for("the honest hogs to be clients", || honest.are_clients(&daemon));
     wait_for("the honest hogs to be measured", || honest.are_measured(&daemon));
-    let before = machine.footprint();
+    let before = machine.settled();
     let hostile = Hostile::start(&daemon, &users);
     wait_for("every trick to be played", || hostile.all_play());
     let _precedence = Precedence::take();
