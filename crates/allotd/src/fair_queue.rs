@@ -44,7 +44,7 @@ fn nanos(time: Duration) -> u64 {
 }
 
 /// CPU time of this thread.
-fn own_time() -> Duration {
+pub fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
@@ -76,10 +76,6 @@ struct State<T> {
     resting: BTreeMap<u64, Instant>,
     /// Who has the work that was taken last.
     taken: Vec<(u64, u64)>,
-    /// CPU time of the taking thread when it took that.
-    taken_at: Duration,
-    /// Time that others took for that.
-    besides: Duration,
     is_closed: bool,
 }
 
@@ -95,8 +91,6 @@ impl<T> FairQueue<T> {
             served: Allowances::new(nanos(SERVED_AT_ONCE), nanos(SERVED_A_SECOND)),
             resting: BTreeMap::new(),
             taken: Vec::new(),
-            taken_at: Duration::ZERO,
-            besides: Duration::ZERO,
             is_closed: false,
         };
         FairQueue { state: Mutex::new(state), ready: Condvar::new() }
@@ -144,12 +138,11 @@ impl<T> FairQueue<T> {
     }
 
     /// Takes what is urgent, and of the rest so much that the last one reaches the budget of work. Waits so long for
-    /// anything to come. The caller's thread serves what it takes until it takes again.
+    /// anything to come.
     pub fn take(&self, patience: Duration, budget: u64) -> Vec<T> {
         let until = Instant::now() + patience;
         let mut state = self.state();
-        let spent = own_time().saturating_sub(state.taken_at) + std::mem::take(&mut state.besides);
-        state.charge(spent, Instant::now());
+        state.taken.clear();
         loop {
             let now = Instant::now();
             state.wake(now);
@@ -170,13 +163,12 @@ impl<T> FairQueue<T> {
             done += work;
             taken.push(item);
         }
-        state.taken_at = own_time();
         taken
     }
 
-    /// Charges those who are served now with time that another thread took for them.
-    pub fn charge_besides(&self, time: Duration) {
-        self.state().besides += time;
+    /// Charges those whose requests were taken last with the CPU time that these took, by their work.
+    pub fn charge(&self, spent: Duration) {
+        self.state().charge(spent, Instant::now());
     }
 
     /// Takes nothing any more; what waits is dropped.
@@ -198,9 +190,8 @@ impl<T> State<T> {
 
     /// Charges those who were served last with the time that it took, by their work.
     fn charge(&mut self, spent: Duration, now: Instant) {
-        let taken = std::mem::take(&mut self.taken);
-        let work: u64 = taken.iter().map(|(_, work)| work).sum();
-        for (key, own) in taken {
+        let work: u64 = self.taken.iter().map(|(_, work)| work).sum();
+        for (key, own) in self.taken.clone() {
             if key == Person::ROOT {
                 continue;
             }

@@ -7,6 +7,7 @@ use valuation::Graph;
 
 /// One graph for each resource of which base has issued any tickets: without those nobody's are worth
 /// anything, and users can issue their own of whatever name.
+#[derive(Clone)]
 pub struct Others(BTreeMap<Resource, Graph>);
 
 impl Others {

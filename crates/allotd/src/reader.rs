@@ -2,7 +2,7 @@
 //! looks keeps nobody waiting who acts. Persons take turns here as with the keeper.
 
 use crate::exchange_desk;
-use crate::fair_queue::FairQueue;
+use crate::fair_queue::{FairQueue, thread_time};
 use crate::keeper::{Request, Snapshot};
 use crate::members::{self, Commands};
 use crate::names::Names;
@@ -70,6 +70,7 @@ impl Reader {
         let mut kept = Kept { copy: None, ledger: None, names };
         loop {
             for read in self.queue.take(Duration::from_secs(3600), 1) {
+                let began = thread_time();
                 match read {
                     Read::Ledger(page, uid, reply) => {
                         drop(reply.send(self.ledger(&mut kept, page, uid)));
@@ -83,6 +84,7 @@ impl Reader {
                         return;
                     }
                 }
+                self.queue.charge(thread_time() - began);
             }
         }
     }
@@ -94,16 +96,24 @@ impl Reader {
         if kept.copy.as_deref().is_some_and(is_good) {
             return Ok(());
         }
-        // The old one is not kept beside the new one.
-        (kept.copy, kept.ledger) = (None, None);
+        kept.ledger = None;
         let ending = || ApiError::new(ErrorCode::Internal, "allotd is ending");
-        let (reply, answer) = oneshot::channel();
-        self.keeper.push_urgent(Request::Snapshot(reply)).map_err(|_| ending())?;
-        let copy = answer.blocking_recv().map_err(|_| ending())?;
-        // Whoever needs a copy has taken the keeper's time too.
-        self.queue.charge_besides(copy.cost);
-        kept.copy = Some(copy);
-        Ok(())
+        loop {
+            let (reply, answer) = oneshot::channel();
+            let is_new = kept.copy.is_none();
+            self.keeper.push_urgent(Request::Renew { is_new, reply }).map_err(|_| ending())?;
+            let renewal = answer.blocking_recv().map_err(|_| ending())?;
+            // Whoever needs a copy has taken the keeper's time too.
+            self.queue.charge(renewal.cost);
+            match Snapshot::renewed(kept.copy.take(), renewal) {
+                Ok(None) => {}
+                Ok(copy) => {
+                    kept.copy = copy;
+                    return Ok(());
+                }
+                Err(misfit) => tracing::error!("the copy of the ledger is made anew: {misfit}"),
+            }
+        }
     }
 
     fn ledger(&self, kept: &mut Kept, page: Option<Page>, uid: Option<u32>) -> Answer {

@@ -24,6 +24,7 @@ impl Running {
         let Round { mut entries, waiting } = round;
         match self.write_down(&mut entries) {
             Ok(()) => {
+                self.note_unseen(&entries);
                 let last = self.keeper.journal.sequence();
                 self.keeper.acknowledged.store(last, Ordering::Release);
                 // Before the answers: who has one finds it in the audit.
@@ -63,6 +64,7 @@ impl Running {
 
     /// Undoes what was asked for. What was observed is so whether it can be written or not: it stays, and is enforced.
     fn keep_what_is_so(&mut self, entries: Vec<Entry>, error: &JournalError) {
+        self.unseen = None;
         // Once, not for each process that comes while the disk is full.
         match self.failed {
             None => tracing::error!("{} operations undone: {error}", entries.len()),
@@ -116,6 +118,7 @@ impl Running {
         }
         match self.keeper.journal.reopen() {
             Ok(recovered) => {
+                self.unseen = None;
                 self.reserve_room();
                 let persons = self.keeper.ledger.persons().clone();
                 self.keeper.ledger = recovered.ledger;

@@ -4,7 +4,6 @@ use super::state::Running;
 use crate::clock::unix_ms;
 use ledger::{Caller, CurrencyId, Member};
 use policy::PolicyName;
-use std::collections::BTreeSet;
 use wire::{ApiError, ErrorCode, Event, EventKind, PolicyView};
 
 impl Running {
@@ -104,15 +103,6 @@ impl Running {
             false => {
                 Err(ApiError::new(ErrorCode::Forbidden, format!("only the superuser may {what}")))
             }
-        }
-    }
-
-    /// Notes in the graph of the CPU who competed at the last look.
-    pub(super) fn note_who_competes(&mut self) {
-        let seen = self.keeper.enforcement.seen();
-        let active: BTreeSet<CurrencyId> = seen.active.iter().copied().collect();
-        for (_, id) in self.keeper.ledger.clients() {
-            self.cpu.set_active(id, active.contains(&id));
         }
     }
 }

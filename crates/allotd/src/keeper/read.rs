@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_millis(20);
 
 impl Awaiting {
     fn is_impatient(&self) -> bool {
-        matches!(self.request, Request::Snapshot(_))
+        matches!(self.request, Request::Renew { .. })
     }
 }
 
@@ -26,7 +26,7 @@ impl Running {
     pub(super) fn read(&mut self, request: Request) {
         let question = match request {
             Request::Enforced => return self.hear(),
-            Request::Status(_) | Request::Snapshot(_) | Request::Policy(_) => Question::Look,
+            Request::Status(_) | Request::Renew { .. } | Request::Policy(_) => Question::Look,
             Request::Sample(_) => Question::Measure,
             request => return self.answer(request),
         };
@@ -79,7 +79,7 @@ impl Running {
     fn answer(&mut self, request: Request) {
         match request {
             Request::Status(reply) => drop(reply.send(self.status())),
-            Request::Snapshot(reply) => drop(reply.send(Box::new(self.snapshot()))),
+            Request::Renew { is_new, reply } => drop(reply.send(self.renewal(is_new))),
             Request::Sample(reply) => drop(reply.send(self.sample())),
             Request::Events(after, reply) => drop(reply.send(self.events_after(after))),
             Request::Policy(reply) => drop(reply.send(self.policy())),

@@ -1,6 +1,6 @@
 //! Requests to the keeper.
 
-use super::snapshot::Snapshot;
+use super::snapshot::Renewal;
 use enforcer::Trace;
 use ledger::Caller;
 use policy::PolicyName;
@@ -26,8 +26,8 @@ pub enum Request {
     Life,
     /// Asks how allotd is set up.
     Status(Reply<Status>),
-    /// A copy of all that is known, for those who only look.
-    Snapshot(Reply<Box<Snapshot>>),
+    /// What makes the copy new that is kept for those who only look; all of it where there is none.
+    Renew { is_new: bool, reply: Reply<Renewal> },
     /// The latest measurements.
     Sample(Reply<Sample>),
     /// The next [`EVENTS_PAGE`] events after a journal number, as far as they are kept.

@@ -6,7 +6,7 @@ use super::state::{Keeper, Round, Running, Waiting};
 use crate::clock::unix_ms;
 use crate::elder::Elder;
 use crate::exchange_desk::ExchangeDesk;
-use crate::fair_queue::FairQueue;
+use crate::fair_queue::{FairQueue, thread_time};
 use crate::members::{self, Cgroups, Commands};
 use crate::names::Names;
 use crate::others::Others;
@@ -62,6 +62,7 @@ impl Keeper {
             owed: Vec::new(),
             failed: None,
             generation: 0,
+            unseen: None,
             awaiting: Vec::new(),
             must_sweep: true,
             swept: None,
@@ -128,7 +129,8 @@ impl Running {
         loop {
             let patience = self.patience().min(HOUSEKEEPING);
             let round = requests.take(patience, ROUND_WORK);
-            let stop = self.round(round);
+            let (stop, spent) = self.round(round);
+            requests.charge(spent);
             self.do_what_is_due();
             if self.has_unnamed && self.names.has_caught_up() {
                 (self.has_unnamed, self.must_sweep) = (false, true);
@@ -145,8 +147,9 @@ impl Running {
         }
     }
 
-    /// Writes first, then, when they are durable, reads.
-    fn round(&mut self, requests: Vec<Request>) -> bool {
+    /// Writes first, then, when they are durable, reads. Answers whether to stop, and the CPU time that was taken for
+    /// those who asked.
+    fn round(&mut self, requests: Vec<Request>) -> (bool, Duration) {
         let mut stop = false;
         let mut reads = Vec::new();
         let mut round = Round::default();
@@ -162,6 +165,7 @@ impl Running {
             self.finish(std::mem::take(&mut round));
             self.sweep_if_needed();
         }
+        let began = thread_time();
         for request in requests {
             match request {
                 Request::Operate { caller, operations, reply } => {
@@ -174,12 +178,18 @@ impl Running {
             }
         }
         self.finish(round);
+        let mut spent = if operates { thread_time() - began } else { Duration::ZERO };
         // While a sweep is due, what was born since the last sound word is still to be found.
         if let Some(ticks) = watched_until_ticks.filter(|_| !self.must_sweep) {
             self.keeper.watched_until_ticks = ticks;
         }
-        reads.into_iter().for_each(|request| self.read(request));
-        stop
+        for request in reads {
+            let began = thread_time();
+            let is_asked = !matches!(request, Request::Renew { .. } | Request::Enforced);
+            self.read(request);
+            spent += if is_asked { thread_time() - began } else { Duration::ZERO };
+        }
+        (stop, spent)
     }
 
     fn look_around(&mut self) {

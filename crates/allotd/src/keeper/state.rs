@@ -13,7 +13,8 @@ use crate::policy_file::FundingPolicy;
 use enforcement::{Enforcement, Question};
 use journal::{Entry, Journal};
 use ledger::{
-    CurrencyId, ExchangeId, JoinedAs, Ledger, Member, OfferId, ProcessIdentity, ResourceKinds,
+    Change, CurrencyId, ExchangeId, JoinedAs, Ledger, Member, OfferId, ProcessIdentity,
+    ResourceKinds,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -105,6 +106,8 @@ pub(super) struct Running {
     /// When the journal could not be written, until it can.
     pub(super) failed: Option<Instant>,
     pub(super) generation: u64,
+    /// The changes of each operation that the copy has not followed; `None` where it needs all.
+    pub(super) unseen: Option<Vec<Vec<Change>>>,
     /// Requests that wait for the enforcing process, the earliest first.
     pub(super) awaiting: Vec<Awaiting>,
     pub(super) must_sweep: bool,
