@@ -34,24 +34,31 @@ starts() {
   ctl start allotd && wait_for enforces || { cat /run/allotd.log; return 1; }
 }
 # What the unit and each part take away is gone. The keeper has nothing left. The enforcing process has in no thread more than
-# KILL, SYS_NICE, DAC_OVERRIDE, DAC_READ_SEARCH, NET_ADMIN, SYS_RESOURCE and SYS_PTRACE, and what it loads a scheduler with that the
-# kernel has thrown out: SYS_ADMIN, PERFMON, BPF (docs/security.md).
-may_have=$((1 << 5 | 1 << 23 | 1 << 1 | 1 << 2 | 1 << 12 | 1 << 24 | 1 << 19 | 1 << 21 | 1 << 38 | 1 << 39))
+# KILL, SYS_NICE, DAC_OVERRIDE, DAC_READ_SEARCH, NET_ADMIN, SYS_RESOURCE and SYS_PTRACE, and SYS_ADMIN for cgroups' notes. The
+# loader has SYS_ADMIN, PERFMON and BPF (docs/security.md).
+may_have=$((1 << 5 | 1 << 23 | 1 << 1 | 1 << 2 | 1 << 12 | 1 << 24 | 1 << 19 | 1 << 21))
+loads=$((1 << 21 | 1 << 38 | 1 << 39))
+# within MASK PROCESS/THREAD...: no more capabilities than those, and a filter.
+within() {
+  local mask=$1 thread status set has
+  shift
+  for thread; do
+    status=$(cat "$thread/status")
+    grep -qx "Seccomp:	2" <<<"$status" || { echo "no filter in $thread: $status"; return 1; }
+    for set in CapPrm CapBnd; do
+      has=$((16#$(sed -n "s/^$set:\t//p" <<<"$status")))
+      [ $((has & ~mask)) -eq 0 ] || { echo "too much in $set of $thread: $(printf '%x' "$has")"; return 1; }
+    done
+  done
+}
 is_confined() {
-  local status thread set
+  local status enforcing
   status=$(cat "/proc/$(pid)/status")
   for line in "CapEff:	0000000000000000" "CapBnd:	0000000000000000" "NoNewPrivs:	1" "Seccomp:	2"; do
     grep -qx "$line" <<<"$status" || { echo "not '$line' in the keeper's: $status"; return 1; }
   done
-  for thread in /proc/"$(pgrep -P "$(pid)" -x allot-enforce)"/task/*; do
-    status=$(cat "$thread/status")
-    grep -qx "Seccomp:	2" <<<"$status" || { echo "no filter in an enforcing thread: $status"; return 1; }
-    for set in CapPrm CapBnd; do
-      local has
-      has=$((16#$(sed -n "s/^$set:\t//p" <<<"$status")))
-      [ $((has & ~may_have)) -eq 0 ] || { echo "too much in $set of an enforcing thread: $(printf '%x' "$has")"; return 1; }
-    done
-  done
+  enforcing=$(pgrep -P "$(pid)" -x allot-enforce) || return
+  within $may_have /proc/"$enforcing"/task/* && within $loads /proc/"$(pgrep -P "$enforcing" -x allot-loader)"/task/*
 }
 restarts() {
   local before

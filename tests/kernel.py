@@ -243,6 +243,12 @@ class Daemon:
         answer = connection.getresponse()
         return answer.status, json.loads(answer.read())
 
+    def parts(self):
+        """The enforcing process and its loader."""
+        child = lambda parent, name: int(subprocess.check_output(["pgrep", "-P", str(parent), "-x", name]))
+        enforcing = child(self.process.pid, "allot-enforce")
+        return enforcing, child(enforcing, "allot-loader")
+
     def drift(self):
         return "\n".join(self.get("/v1/status")["cpu"]["drift"])
 
@@ -280,6 +286,29 @@ class Daemon:
 
 def cgroup_mount():
     return [line.split()[1] for line in open("/proc/mounts") if line.split()[2] == "cgroup2"][0]
+
+
+SYS_ADMIN, PERFMON, BPF = 1 << 21, 1 << 38, 1 << 39
+
+
+class Held:
+    """What a thread has given up, as the kernel shows it."""
+
+    def __init__(self, thread):
+        with open(f"/proc/{thread}/status") as file:
+            self.text = file.read()
+
+    def field(self, name):
+        return re.search(rf"^{name}:\s*(.*)$", self.text, re.MULTILINE)[1]
+
+    def capabilities(self, name):
+        return int(self.field(name), 16)
+
+    def anywhere(self):
+        return self.capabilities("CapPrm") | self.capabilities("CapBnd") | self.capabilities("CapInh")
+
+    def __str__(self):
+        return self.text
 
 
 class Unloadable:
@@ -392,6 +421,19 @@ class Tests:
         assert state() == "enabled", state()
         text = subprocess.run(["allot", "--socket", self.daemon.socket, "doctor"], capture_output=True, text=True).stdout
         assert re.search(r"cpu +sched-ext", text), text
+
+    def kernel_loader(self):
+        """The loader alone may load; what it loaded is the enforcing process's."""
+        enforcing, loader = self.daemon.parts()
+        for thread in os.listdir(f"/proc/{enforcing}/task"):
+            held = Held(f"{enforcing}/task/{thread}")
+            assert not held.anywhere() & (BPF | PERFMON), held
+            assert held.field("Seccomp") == "2" and held.field("NoNewPrivs") == "1", held
+        held = Held(loader)
+        assert held.anywhere() == BPF | PERFMON | SYS_ADMIN == held.capabilities("CapEff"), held
+        assert held.field("Seccomp") == "2" and held.field("NoNewPrivs") == "1" and held.field("Threads") == "1", held
+        opened = sorted(os.readlink(f"/proc/{loader}/fd/{fd}").split(":")[0] for fd in os.listdir(f"/proc/{loader}/fd"))
+        assert opened == ["/dev/null", "/dev/null", "/dev/null", "socket"], opened
 
     def kernel_shares_stride(self):
         self.shares(0)
@@ -621,6 +663,27 @@ class Tests:
         self.daemon.process.terminate()
         assert self.daemon.process.wait(60) == 0
         assert not any("allot" in open(f"/proc/{pid}/cgroup").read() for pid in pids), "a process was left behind"
+
+    def kernel_loader_killed(self):
+        """The scheduler goes on without its loader; once it is thrown out, nobody can load it."""
+        self.daemon.start("--others", "none")
+        wait_for("the scheduler", lambda: state() == "enabled")
+        enforcing, loader = self.daemon.parts()
+        for thread in os.listdir(f"/proc/{enforcing}/task"):
+            held = Held(f"{enforcing}/task/{thread}")
+            assert not held.anywhere() & (BPF | PERFMON | SYS_ADMIN), held
+        os.kill(loader, signal.SIGKILL)
+        wait_for("the end of the loader", lambda: Held(loader).field("State").startswith("Z"))
+        self.goes_on()
+        assert state() == "enabled", state()
+        throw_out()
+        wait_for("another enforcer", lambda: self.daemon.get("/v1/status")["cpu"]["name"] != "sched-ext", 180)
+        cpu = self.daemon.get("/v1/status")["cpu"]
+        assert "the process that loads schedulers is gone" in cpu["why"], cpu
+        assert state() == "disabled", state()
+        self.goes_on()
+        self.daemon.process.terminate()
+        assert self.daemon.process.wait(60) == 0
 
     def end(self, *processes):
         for process in processes:

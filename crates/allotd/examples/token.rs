@@ -21,6 +21,7 @@ const REGISTRATION: Registration = Registration {
     available: |settings, _| Ok(format!("{} seats of each licence", seats(settings))),
     start: |settings, _| Ok(Box::new(Licences::start(settings)?)),
     needs: |_| Needs::NOTHING,
+    helper: None,
     records: &[".tokens"],
     restorer: Some(&Holders),
     survey: Registration::no_survey,

@@ -60,6 +60,10 @@ pub fn run(more_enforcers: &[Registration]) -> ExitCode {
             start::log_to_stderr();
             enforcement::enforce_main(&enforcers)
         }
+        Some(Command::Helper { of }) => {
+            let helpers = enforcers.iter().filter(|it| it.name == of).find_map(|it| it.helper);
+            helpers.map_or(ExitCode::FAILURE, |helper| (helper.main)())
+        }
         Some(Command::Front) => front::front_main(),
         Some(Command::Doctor { json }) => {
             print_doctor(&enforcers, &options, json);

@@ -118,6 +118,12 @@ pub enum Command {
     /// Enforce what the parent asks for; started by allotd itself
     #[command(hide = true)]
     Enforce,
+    /// Be a process of an enforcer's own; started by allotd itself
+    #[command(hide = true)]
+    Helper {
+        /// The enforcer
+        of: String,
+    },
     /// Speak HTTP with callers, without rights; started by allotd itself
     #[command(hide = true)]
     Front,

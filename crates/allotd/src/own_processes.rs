@@ -16,7 +16,9 @@ pub fn which(pid: u32, parent: u32) -> Option<&'static str> {
     match (pid, parent) {
         (pid, _) if pid == own => Some("allotd itself"),
         (_, parent) if parent == own => Some("a process of allotd"),
-        (_, parent) if parent == enforcing && enforcing != 0 => Some("the guardian of allotd"),
+        (_, parent) if parent == enforcing && enforcing != 0 => {
+            Some("a process of allotd's enforcement")
+        }
         _ => None,
     }
 }

@@ -30,6 +30,7 @@ pub const REGISTRATION: Registration = Registration {
     available: |settings, kind| root_for(settings, kind).map(|root| root.to_string()),
     start,
     needs,
+    helper: None,
     records: &[RECORD_WITH_CPU, RECORD],
     restorer: Some(&CgroupRestorer),
     survey,

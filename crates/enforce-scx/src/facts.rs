@@ -1,5 +1,6 @@
 //! Whether the running kernel can run the scheduler, and if not, why.
 
+use crate::loader;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, FuncProto, Typedef};
 use std::fs;
@@ -90,7 +91,7 @@ pub fn available() -> Result<KernelFacts, WhyNot> {
     if let Some(name) = wrapped_without_core(&btf) {
         return Err(WhyNot::BrokenBtf { release, function: name });
     }
-    if !is_privileged() {
+    if !is_privileged() && !loader::is_there() {
         return Err(WhyNot::NotPrivileged);
     }
     if fs::metadata("/proc/self/ns/pid").is_ok_and(|found| found.ino() != FIRST_PID_NAMESPACE) {
@@ -125,7 +126,8 @@ pub(crate) fn state() -> Option<String> {
     Some(state.trim().to_owned())
 }
 
-fn is_privileged() -> bool {
+/// Whether this process may load one.
+pub(crate) fn is_privileged() -> bool {
     use rustix::thread::CapabilitySet;
     let has = |set: CapabilitySet| {
         set.contains(CapabilitySet::SYS_ADMIN)

@@ -1,8 +1,8 @@
 //! The CPU enforcer in the kernel: allot's sched_ext scheduler (bpf/sched).
 //!
 //! The scheduler holds the funding graph and decides at every wake-up and every quantum; a thread
-//! here gives it plans, reads what it counts, and loads it again when the kernel has thrown it
-//! out. Nothing in the kernel outlives this process: the link is not pinned, so when we die, in
+//! here gives it plans, reads what it counts, and has it loaded again when the kernel has thrown it
+//! out. A process of its own loads it ([`loader_main`]) and hands over its descriptors. Nothing in the kernel outlives this process: the link is not pinned, so when we die, in
 //! whatever way, the kernel's own scheduler takes over.
 
 mod abi;
@@ -14,7 +14,9 @@ mod facts;
 mod fifo;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod handles;
 mod libbpf_log;
+mod loader;
 mod probe;
 mod registration;
 mod released;
@@ -26,17 +28,23 @@ mod worker;
 
 pub use facts::{KernelFacts, WhyNot, available};
 pub use fifo::Fifo;
+pub use loader::loader_main;
 pub use probe::{PolicyOperation, PolicyStep, ProgramCost, Totals, program_costs};
 pub use registration::REGISTRATION;
 
 use enforcer::{Actor, EnforceError, Enforcer, Plan, Sample, Status, Trace, trace_channel};
 use ledger::CurrencyId;
 
+use loader::Loader;
 use policy::PolicyName;
 use std::io;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::sync::Arc;
 use worker::{Own, Worker};
+
+/// The name of the enforcer, as users write it.
+const NAME: &str = "sched-ext";
 
 /// Quanta from 0.1 ms to 100 ms.
 pub const QUANTUM_NS: RangeInclusive<u64> = 100_000..=100_000_000;
@@ -62,13 +70,15 @@ pub struct ScxOptions {
     /// Who may wait for ever (guests, frozen clients) runs for a moment after so long, in ns, so
     /// that the watchdog stays calm. Well below `watchdog_ms`.
     pub guest_grace_ns: u64,
+    /// The program that calls [`loader_main`] when it is run with `helper sched-ext`.
+    pub program: PathBuf,
     /// False: load the scheduler and give it plans, but let nothing run by it: for tests of what
     /// it computes.
     pub attach: bool,
 }
 
 impl Default for ScxOptions {
-    /// Stride, quanta of 4 ms, with transfers.
+    /// Stride, quanta of 4 ms, with transfers; loaded by this program.
     fn default() -> Self {
         ScxOptions {
             policy: PolicyName::Stride,
@@ -79,6 +89,7 @@ impl Default for ScxOptions {
             horizon_ns: 2_000_000_000,
             watchdog_ms: 30_000,
             guest_grace_ns: 10_000_000_000,
+            program: std::env::current_exe().unwrap_or_default(),
             attach: true,
         }
     }
@@ -96,11 +107,20 @@ pub enum LoadError {
     /// The CPUs could not be read.
     #[error("read which CPUs there are: {0}")]
     Topology(#[source] io::Error),
+    /// The process that loads schedulers cannot be started.
+    #[error("start `{0}`, to load the scheduler: {1}")]
+    Loader(String, #[source] io::Error),
+    /// There is none, and this process has given up the rights to start another.
+    #[error("the process that loads schedulers is gone; another starts with allotd")]
+    NoLoader,
+    /// What was loaded cannot be used.
+    #[error("map the memory of the scheduler: {0}")]
+    Map(#[source] io::Error),
     /// The kernel refused.
     #[error("{what}: {source}{}", if said.is_empty() { String::new() } else { format!("\n{said}") })]
     Refused {
         /// What was tried.
-        what: &'static str,
+        what: String,
         /// What the kernel answered.
         source: io::Error,
         /// What libbpf and the verifier said, its last lines.
@@ -116,7 +136,11 @@ impl From<LoadError> for EnforceError {
 
 impl LoadError {
     fn libbpf(what: &'static str, error: libbpf_rs::Error) -> LoadError {
-        LoadError::Refused { what, source: io::Error::other(error), said: libbpf_log::take() }
+        LoadError::Refused {
+            what: what.to_owned(),
+            source: io::Error::other(error),
+            said: libbpf_log::take(),
+        }
     }
 }
 
@@ -135,7 +159,9 @@ impl Scx {
         if !QUANTUM_NS.contains(&options.quantum_ns) {
             return Err(LoadError::QuantumOutOfRange(options.quantum_ns).into());
         }
-        let prepare = move |orders, gave_up| Worker::new(options, orders, gave_up);
+        available().map_err(LoadError::from)?;
+        let loader = Loader::own(&options.program)?;
+        let prepare = move |orders, gave_up| Worker::new(options, loader, orders, gave_up);
         let actor = Actor::start("allot-scx", || {}, prepare, Worker::run)?;
         Ok(Scx { actor })
     }

@@ -1,14 +1,12 @@
 //! The registration of the scheduler in the kernel.
 
-use crate::{Scx, ScxOptions, WhyNot, available as look};
-use enforcer::{
-    CapabilitySet, Check, EnforceError, Enforcer, Needs, Registration, Settings, Survey,
-};
+use crate::{Scx, ScxOptions, WhyNot, available as look, loader};
+use enforcer::{Check, EnforceError, Enforcer, Helper, Needs, Registration, Settings, Survey};
 use ledger::{KindName, ResourceKind};
 
 /// The scheduler in the kernel, for the CPU.
 pub const REGISTRATION: Registration = Registration {
-    name: "sched-ext",
+    name: crate::NAME,
     kinds: || vec![ResourceKind::cpu()],
     serves_private: false,
     summary: "The kernel: it draws at every wake-up and every quantum, among all threads of the machine",
@@ -16,15 +14,15 @@ pub const REGISTRATION: Registration = Registration {
     available: |_, _| available(),
     start,
     needs,
+    helper: Some(Helper { main: loader::loader_main, walls: loader::walls }),
     records: &[],
     restorer: None,
     survey,
 };
 
-/// To load programs that know the kernel's types: at the start, and again whenever the kernel has thrown the scheduler out.
+/// To start the loader, which keeps them.
 fn needs(_: &Settings) -> Needs {
-    let load = CapabilitySet::SYS_ADMIN.union(CapabilitySet::BPF).union(CapabilitySet::PERFMON);
-    Needs { start: load, run: load, ..Needs::NOTHING }
+    Needs { start: loader::RIGHTS, ..Needs::NOTHING }
 }
 
 /// Says what the kernel's scheduler would be like, or why there is none and what to do.
@@ -57,6 +55,7 @@ fn start(settings: &Settings, _: &[KindName]) -> Result<Box<dyn Enforcer>, Enfor
         seed: settings.seed,
         quantum_ns: cpu.quantum_ns.unwrap_or(defaults.quantum_ns),
         transfers: cpu.transfers,
+        program: settings.program.clone(),
         ..defaults
     })?;
     Ok(Box::new(scx))

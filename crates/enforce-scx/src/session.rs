@@ -1,44 +1,100 @@
 //! One scheduler in the kernel, from load to detach, and its memory.
 
-use crate::abi::skeleton::{SchedSkel, SchedSkelBuilder};
 use crate::abi::{self, EDGES_MAX, GIVERS_MAX, Plain, SLOTS_MAX, STEPS_MAX, types};
 use crate::bank_array::bank_start;
 use crate::encode::{Bank, Members};
+use crate::handles::{Mapped, Program, Ring, Table};
+use crate::loader::{Constants, Handles, Links, Loader};
 use crate::topology::Topology;
-use crate::{LoadError, ScxOptions, libbpf_log};
+use crate::{LoadError, ScxOptions};
 use ledger::CurrencyId;
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramInput};
 use std::collections::BTreeSet;
 use std::io;
-use std::mem::MaybeUninit;
-use std::ptr::NonNull;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 /// Of threads that changed their client by one plan, so many do so at once, the others when they
 /// next run or wake.
 const RETAGGED_AT_ONCE: usize = 1024;
 
-/// A loaded scheduler; dropping it detaches it, and the kernel gives every thread back to its own.
+/// A loaded scheduler, by its descriptors; dropping it detaches it, and the kernel gives every thread back to its own.
 pub(crate) struct Session {
-    // The order matters: links go before what they belong to, the skeleton before its storage.
-    links: Vec<Link>,
-    attached: Option<Link>,
+    /// `None` while it is not attached. They go before what they belong to.
+    links: Option<Links>,
+    loader: Arc<Loader>,
+    number: u64,
     memory: Memory,
-    pub skeleton: SchedSkel<'static>,
-    _storage: Box<MaybeUninit<OpenObject>>,
+    programs: Programs,
+    members: MemberTables,
+    events: OwnedFd,
     pub topology: Topology,
 }
 
-/// Where the scheduler's globals are mapped. The kernel writes there at any time, so nothing here
-/// is ever a reference: only whole numbers are read and written, volatile.
-#[derive(Clone, Copy)]
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.links.is_none() {
+            self.loader.forget(self.number);
+        }
+    }
+}
+
+struct Programs {
+    switch_plan: Program,
+    reconcile: Program,
+    retag: Program,
+    probe_value: Program,
+    probe_policy: Program,
+}
+
+/// Maps from the numbers of processes, threads and cgroups to slots.
+struct MemberTables {
+    processes: Table,
+    threads: Table,
+    cgroups: Table,
+}
+
+/// The scheduler's globals. The kernel writes there at any time, so nothing here is ever a reference: only whole numbers
+/// are read and written, volatile.
 struct Memory {
-    data: NonNull<types::data>,
-    nodes: NonNull<types::node>,
-    edges: NonNull<types::edge>,
-    paths: NonNull<u32>,
-    givers: NonNull<types::giver>,
-    clients: NonNull<types::client>,
+    data: Mapped<types::data>,
+    nodes: Mapped<types::bss_nodes>,
+    edges: Mapped<types::bss_edges>,
+    paths: Mapped<types::bss_paths>,
+    givers: Mapped<types::bss_givers>,
+    clients: Mapped<types::bss_clients>,
+}
+
+impl Memory {
+    fn map(handles: &Handles<OwnedFd>) -> io::Result<Memory> {
+        Ok(Memory {
+            data: Mapped::map(&handles.data)?,
+            nodes: Mapped::map(&handles.nodes)?,
+            edges: Mapped::map(&handles.edges)?,
+            paths: Mapped::map(&handles.paths)?,
+            givers: Mapped::map(&handles.givers)?,
+            clients: Mapped::map(&handles.clients)?,
+        })
+    }
+
+    fn nodes(&self) -> *mut types::node {
+        self.nodes.as_ptr().cast()
+    }
+
+    fn edges(&self) -> *mut types::edge {
+        self.edges.as_ptr().cast()
+    }
+
+    fn paths(&self) -> *mut u32 {
+        self.paths.as_ptr().cast()
+    }
+
+    fn givers(&self) -> *mut types::giver {
+        self.givers.as_ptr().cast()
+    }
+
+    fn clients(&self) -> *mut types::client {
+        self.clients.as_ptr().cast()
+    }
 }
 
 /// What the kernel said at the end of a scheduler.
@@ -97,54 +153,37 @@ macro_rules! put {
 
 impl Session {
     /// Loads the scheduler: the verifier accepts it, nothing runs by it yet.
-    pub fn load(options: &ScxOptions) -> Result<Session, LoadError> {
-        libbpf_log::collect();
+    pub fn load(loader: &Arc<Loader>, options: &ScxOptions) -> Result<Session, LoadError> {
         let topology = Topology::here().map_err(LoadError::Topology)?;
-        let mut storage = Box::new(MaybeUninit::<OpenObject>::uninit());
-        let place: *mut MaybeUninit<OpenObject> = &raw mut *storage;
-        // SAFETY: the box outlives the skeleton: both move together, and it is dropped later.
-        let place: &'static mut MaybeUninit<OpenObject> = unsafe { &mut *place };
-        let failed = |what| move |error| LoadError::libbpf(what, error);
-        let mut open =
-            SchedSkelBuilder::default().open(place).map_err(failed("open the scheduler"))?;
-        let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
-        rodata.nr_cpus = topology.cpus_end();
-        rodata.nr_domains = topology.domains;
-        for (cpu, domain) in &topology.cpu_domain {
-            rodata.cpu_domain[*cpu as usize] = *domain;
-        }
-        rodata.seed = options.seed;
-        rodata.horizon_ns = options.horizon_ns;
-        rodata.guest_grace_ns = options.guest_grace_ns;
-        rodata.transfers = options.transfers;
-        open.struct_ops.allot_ops_mut().timeout_ms = options.watchdog_ms;
-        if !options.transfers {
-            open.progs.on_contention_begin.set_autoload(false);
-            open.progs.on_contention_end.set_autoload(false);
-        }
-        let mut skeleton = open.load().map_err(failed("load the scheduler"))?;
-        let maps = &mut skeleton.maps;
-        // References that are never used again: from here on only pointers.
-        let data = NonNull::from(maps.data_data.take().expect("the object has data"));
-        let nodes = NonNull::from(maps.bss_nodes_data.take().expect("it has nodes"));
-        let edges = NonNull::from(maps.bss_edges_data.take().expect("it has edges"));
-        let paths = NonNull::from(maps.bss_paths_data.take().expect("it has paths"));
-        let givers = NonNull::from(maps.bss_givers_data.take().expect("it has givers"));
-        let clients = NonNull::from(maps.bss_clients_data.take().expect("it has clients"));
-        let memory = Memory {
-            data,
-            nodes: nodes.cast(),
-            edges: edges.cast(),
-            paths: paths.cast(),
-            givers: givers.cast(),
-            clients: clients.cast(),
-        };
+        let (number, handles) = loader.load(Constants {
+            seed: options.seed,
+            horizon_ns: options.horizon_ns,
+            guest_grace_ns: options.guest_grace_ns,
+            transfers: options.transfers,
+            watchdog_ms: options.watchdog_ms,
+            cpu_domain: topology.cpu_domain.clone(),
+            domains: topology.domains,
+            cpus_end: topology.cpus_end(),
+        })?;
+        let memory = Memory::map(&handles).map_err(LoadError::Map)?;
         let session = Session {
-            links: Vec::new(),
-            attached: None,
+            links: None,
+            loader: Arc::clone(loader),
+            number,
             memory,
-            skeleton,
-            _storage: storage,
+            programs: Programs {
+                switch_plan: Program(handles.switch_plan),
+                reconcile: Program(handles.reconcile),
+                retag: Program(handles.retag),
+                probe_value: Program(handles.probe_value),
+                probe_policy: Program(handles.probe_policy),
+            },
+            members: MemberTables {
+                processes: Table(handles.processes),
+                threads: Table(handles.threads),
+                cgroups: Table(handles.cgroups),
+            },
+            events: handles.events,
             topology,
         };
         session.set_policy(options.policy);
@@ -156,23 +195,14 @@ impl Session {
 
     /// From now on every thread runs by it. Answers what it will do without.
     pub fn attach(&mut self, transfers: bool) -> Result<Option<String>, LoadError> {
-        let attached = self.skeleton.maps.allot_ops.attach_struct_ops();
-        self.attached =
-            Some(attached.map_err(|error| LoadError::libbpf("attach the scheduler", error))?);
-        if !transfers {
-            return Ok(None);
-        }
-        for program in
-            [&self.skeleton.progs.on_contention_begin, &self.skeleton.progs.on_contention_end]
-        {
-            match program.attach() {
-                Ok(link) => self.links.push(link),
-                Err(error) => {
-                    return Ok(Some(format!("who waits for a lock does not lend: {error}")));
-                }
-            }
-        }
-        Ok(None)
+        let (links, lacking) = self.loader.attach(self.number, transfers)?;
+        self.links = Some(links);
+        Ok(lacking)
+    }
+
+    /// Begins to read the trace.
+    pub fn events(&self) -> io::Result<Ring> {
+        Ring::open(&self.events)
     }
 
     fn data(&self) -> *mut types::data {
@@ -229,7 +259,7 @@ impl Session {
     fn client_pointer(&self, slot: u32) -> *mut types::client {
         assert!((slot as usize) < SLOTS_MAX, "slots are below SLOTS_MAX");
         // SAFETY: within the array.
-        unsafe { self.memory.clients.as_ptr().add(slot as usize) }
+        unsafe { self.memory.clients().add(slot as usize) }
     }
 
     /// A copy of a client; its fields may be of different moments.
@@ -252,7 +282,7 @@ impl Session {
     fn node_pointer(&self, bank: u32, slot: u32) -> *mut types::node {
         assert!((slot as usize) < SLOTS_MAX, "slots are below SLOTS_MAX");
         // SAFETY: within the two arrays.
-        unsafe { self.memory.nodes.as_ptr().add(bank_start(bank, SLOTS_MAX) + slot as usize) }
+        unsafe { self.memory.nodes().add(bank_start(bank, SLOTS_MAX) + slot as usize) }
     }
 
     /// Whether a client's tickets are counted.
@@ -274,28 +304,27 @@ impl Session {
         unsafe {
             let to = self.node_pointer(bank, 0);
             std::ptr::copy_nonoverlapping(nodes.as_ptr(), to, nodes.len());
-            let to = self.memory.edges.as_ptr().add(bank_start(bank, EDGES_MAX));
+            let to = self.memory.edges().add(bank_start(bank, EDGES_MAX));
             std::ptr::copy_nonoverlapping(edges.as_ptr(), to, edges.len());
-            let to = self.memory.paths.as_ptr().add(bank_start(bank, STEPS_MAX));
+            let to = self.memory.paths().add(bank_start(bank, STEPS_MAX));
             std::ptr::copy_nonoverlapping(paths.as_ptr(), to, paths.len());
-            let to = self.memory.givers.as_ptr().add(bank_start(bank, GIVERS_MAX));
+            let to = self.memory.givers().add(bank_start(bank, GIVERS_MAX));
             std::ptr::copy_nonoverlapping(givers.as_ptr(), to, givers.len());
         }
         let mut arguments = types::switch_args { bank, slots: nodes.len() as u32, ..arguments };
-        call(&self.skeleton.progs.switch_plan, &mut arguments)
+        self.programs.switch_plan.run(&mut arguments)
     }
 
     /// Puts right what raced with a plan.
     pub fn reconcile(&self) -> io::Result<()> {
-        let input = ProgramInput::default();
-        answered(self.skeleton.progs.reconcile.test_run(input))
+        self.programs.reconcile.run_without_arguments()
     }
 
     /// Has a thread find its client anew, at once. Answers the client's slot.
     pub fn retag(&self, tid: u32) -> io::Result<u32> {
         let mut arguments =
             types::thread_args { tid: tid.cast_signed(), ..types::thread_args::default() };
-        call(&self.skeleton.progs.retag, &mut arguments)?;
+        self.programs.retag.run(&mut arguments)?;
         Ok(arguments.slot)
     }
 
@@ -303,19 +332,19 @@ impl Session {
     pub fn probe_value(&self, slot: u32, active: Option<bool>) -> io::Result<u64> {
         let active = active.map_or(2, u32::from);
         let mut arguments = types::value_args { slot, active, value: 0 };
-        call(&self.skeleton.progs.probe_value, &mut arguments)?;
+        self.programs.probe_value.run(&mut arguments)?;
         Ok(arguments.value)
     }
 
     /// One step of the policy in use.
     pub fn probe_policy(&self, mut arguments: types::policy_args) -> io::Result<u64> {
-        call(&self.skeleton.progs.probe_policy, &mut arguments)?;
+        self.programs.probe_policy.run(&mut arguments)?;
         Ok(arguments.answer)
     }
 
     /// Numbers that mean something new; what they meant before is replaced.
     pub fn add_members(&self, old: &Members, new: &Members) -> io::Result<()> {
-        let maps = &self.skeleton.maps;
+        let maps = &self.members;
         for (map, old, new) in [
             (&maps.processes, &old.processes, &new.processes),
             (&maps.threads, &old.threads, &new.threads),
@@ -323,12 +352,12 @@ impl Session {
             for (number, entry) in new.iter().filter(|(number, e)| old.get(number) != Some(e)) {
                 let (start_ticks, slot) = *entry;
                 let member = types::member { start_ticks, slot, ..types::member::default() };
-                set_entry(map, &number.to_ne_bytes(), member.bytes())?;
+                map.set(&number.to_ne_bytes(), member.bytes())?;
             }
         }
         for (id, slot) in new.cgroups.iter().filter(|(id, slot)| old.cgroups.get(id) != Some(slot))
         {
-            set_entry(&maps.cgroups, &id.to_ne_bytes(), &slot.to_ne_bytes())?;
+            maps.cgroups.set(&id.to_ne_bytes(), &slot.to_ne_bytes())?;
         }
         Ok(())
     }
@@ -336,17 +365,17 @@ impl Session {
     /// Numbers that mean nothing any more. All threads ask again whose they are, and those that
     /// were named do so at once.
     pub fn remove_members(&self, old: &Members, new: &Members) -> io::Result<()> {
-        let maps = &self.skeleton.maps;
+        let maps = &self.members;
         for (map, old, new) in [
             (&maps.processes, &old.processes, &new.processes),
             (&maps.threads, &old.threads, &new.threads),
         ] {
             for number in old.keys().filter(|number| !new.contains_key(number)) {
-                remove_entry(map, &number.to_ne_bytes())?;
+                map.remove(&number.to_ne_bytes())?;
             }
         }
         for id in old.cgroups.keys().filter(|id| !new.cgroups.contains_key(id)) {
-            remove_entry(&maps.cgroups, &id.to_ne_bytes())?;
+            maps.cgroups.remove(&id.to_ne_bytes())?;
         }
         self.members_changed();
         let moved = |tid: &u32| old.threads.get(tid) != new.threads.get(tid);
@@ -360,36 +389,7 @@ impl Session {
     }
 
     pub fn is_attached(&self) -> bool {
-        self.attached.is_some()
-    }
-}
-
-/// Runs a program of ours with arguments that it may change.
-fn call<T: Plain>(program: &libbpf_rs::ProgramMut<'_>, arguments: &mut T) -> io::Result<()> {
-    // For these programs the kernel writes its answers where it was given the arguments.
-    let input = ProgramInput { context_in: Some(arguments.bytes_mut()), ..ProgramInput::default() };
-    answered(program.test_run(input))
-}
-
-fn answered(answer: libbpf_rs::Result<libbpf_rs::ProgramOutput<'_>>) -> io::Result<()> {
-    let answer = answer.map_err(io::Error::other)?;
-    match answer.return_value.cast_signed() {
-        0 => Ok(()),
-        error => Err(io::Error::from_raw_os_error(-error)),
-    }
-}
-
-fn set_entry(map: &dyn MapCore, key: &[u8], value: &[u8]) -> io::Result<()> {
-    map.update(key, value, MapFlags::ANY).map_err(io::Error::other)
-}
-
-/// One that is not there is no error.
-fn remove_entry(map: &dyn MapCore, key: &[u8]) -> io::Result<()> {
-    match map.delete(key) {
-        Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
-            Err(io::Error::other(error))
-        }
-        _ => Ok(()),
+        self.links.is_some()
     }
 }
 

@@ -1,19 +1,17 @@
 //! What the scheduler did, event by event (paper 3, table 4).
 
 use crate::abi::{Plain, RawEvent};
+use crate::handles::Ring;
 use crate::session::Session;
 use enforcer::{TraceEvent, TraceEventKind};
 use ledger::CurrencyId;
-use libbpf_rs::{RingBuffer, RingBufferBuilder};
-use std::cell::RefCell;
 use std::io;
-use std::rc::Rc;
 use std::sync::mpsc::{SyncSender, TrySendError};
 
 /// The writing end of a [`Trace`](enforcer::Trace).
 pub(crate) struct Feed {
     reader: SyncSender<Vec<TraceEvent>>,
-    buffer: Option<(RingBuffer<'static>, Rc<RefCell<Vec<RawEvent>>>)>,
+    buffer: Option<Ring>,
     pumps: u32,
 }
 
@@ -28,15 +26,7 @@ impl Feed {
 
     /// Begins to listen to a scheduler.
     pub fn open(&mut self, session: &Session) -> io::Result<()> {
-        let heard = Rc::new(RefCell::new(Vec::new()));
-        let into = Rc::clone(&heard);
-        let mut builder = RingBufferBuilder::new();
-        let hear = move |bytes: &[u8]| {
-            into.borrow_mut().extend(raw_event(bytes));
-            0
-        };
-        builder.add(&session.skeleton.maps.events, hear).map_err(io::Error::other)?;
-        self.buffer = Some((builder.build().map_err(io::Error::other)?, heard));
+        self.buffer = Some(session.events()?);
         Ok(())
     }
 
@@ -48,11 +38,9 @@ impl Feed {
 
     /// Hands on what there is. Answers whether anybody still reads.
     pub fn pump(&mut self, session: &Session) -> bool {
-        let Some((buffer, heard)) = &self.buffer else { return true };
-        // An error means that nothing could be read now.
-        let _ = buffer.consume();
-        let raw = std::mem::take(&mut *heard.borrow_mut());
-        let batch: Vec<TraceEvent> = raw
+        let Some(buffer) = &mut self.buffer else { return true };
+        let batch: Vec<TraceEvent> = buffer
+            .take()
             .into_iter()
             .filter_map(|raw| event_of(raw, session.currency_in(raw.slot)?))
             .collect();

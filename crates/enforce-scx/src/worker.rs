@@ -4,6 +4,7 @@
 use crate::account::{Account, integrate};
 use crate::backoff::{Backoff, Next};
 use crate::encode::{Members, completed, encode, is_our_own};
+use crate::loader::Loader;
 use crate::released::Released;
 use crate::session::Session;
 use crate::slots::{Slots, debt_ns};
@@ -53,6 +54,7 @@ const RESTART_PAUSE: Duration = Duration::from_millis(25);
 
 pub(crate) struct Worker {
     options: ScxOptions,
+    loader: Arc<Loader>,
     orders: Receiver<Order<Own>>,
     gave_up: GaveUp,
     session: Option<Session>,
@@ -90,6 +92,7 @@ impl Worker {
     /// nothing runs by it yet.
     pub fn new(
         options: ScxOptions,
+        loader: Arc<Loader>,
         orders: Receiver<Order<Own>>,
         gave_up: GaveUp,
     ) -> Result<Worker, EnforceError> {
@@ -97,11 +100,11 @@ impl Worker {
         // the scheduler must not be long in coming back.
         let priority = raise_this_thread();
         tracing::debug!(priority, "the scheduler's thread begins");
-        facts::available().map_err(LoadError::from)?;
-        let session = Session::load(&options)?;
+        let session = Session::load(&loader, &options)?;
         let now = now_ns();
         Ok(Worker {
             options,
+            loader,
             orders,
             gave_up,
             session: Some(session),
@@ -269,7 +272,7 @@ impl Worker {
 
     fn load(&mut self) -> Result<(), LoadError> {
         self.forget_session();
-        self.session = Some(Session::load(&self.options)?);
+        self.session = Some(Session::load(&self.loader, &self.options)?);
         Ok(())
     }
 
@@ -469,6 +472,7 @@ impl Worker {
             Next::GiveUp => {
                 let what = format!("{why}; that was too often: given up");
                 self.tell(None, what.clone());
+                self.loader.end();
                 let _ = self.gave_up.set(what);
             }
         }

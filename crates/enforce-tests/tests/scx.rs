@@ -72,7 +72,8 @@ fn own(test: &str, options: ScxOptions) -> Option<(Turn, Scheduler)> {
 
 impl Scheduler {
     fn start(options: ScxOptions) -> Scheduler {
-        let scx = Scx::start(options).unwrap_or_else(|error| panic!("{error}"));
+        let scx = Scx::start(ScxOptions { program: ACTOR.into(), ..options })
+            .unwrap_or_else(|error| panic!("{error}"));
         Scheduler { scx, generation: 0 }
     }
 

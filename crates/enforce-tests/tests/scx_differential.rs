@@ -102,7 +102,8 @@ impl Book {
 }
 
 fn start(options: ScxOptions) -> Scx {
-    Scx::start(options).unwrap_or_else(|error| panic!("{error}"))
+    let program = env!("CARGO_BIN_EXE_enforce-actor").into();
+    Scx::start(ScxOptions { program, ..options }).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A scheduler that nothing runs by.

@@ -29,6 +29,7 @@ pub const REGISTRATION: Registration = Registration {
     available,
     start,
     needs: |_| Needs::NOTHING,
+    helper: None,
     records: &[RECORD],
     restorer: Some(&CellRestorer),
     survey,

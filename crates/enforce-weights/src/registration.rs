@@ -19,6 +19,7 @@ pub const REGISTRATION: Registration = Registration {
     available: |settings, _| found(settings).map(|(_, why)| why),
     start,
     needs: |_| Needs::NOTHING,
+    helper: None,
     records: &[RECORD],
     restorer: Some(&WeightsRestorer),
     survey,

@@ -1,11 +1,11 @@
 //! The keeper's end: enforcement as one object, which asks the enforcing process.
 
-use crate::frame::FrameError;
 use crate::link::{Link, Question, out_of_turn};
 use crate::message::{Answer, LookedAfter, Measured, Request, Seen, Started, Task};
 use crate::survey::Surveyed;
 use crate::tracing_stream;
 use crate::walls::Wall;
+use enforcer::frame::FrameError;
 use enforcer::{Plan, Trace};
 use identity::ProcessIdentity;
 use ledger::Resource;

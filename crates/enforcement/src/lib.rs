@@ -8,7 +8,6 @@ pub mod message;
 
 mod admission;
 mod drift;
-mod frame;
 mod handle;
 mod kinds;
 mod link;
@@ -22,7 +21,7 @@ mod table;
 mod tracing_stream;
 mod walls;
 
-pub use frame::{FRAME_MAX, FrameError};
+pub use enforcer::frame::{FRAME_MAX, FrameError};
 pub use handle::{Enforcement, EnforcementError, EnforcingProcess};
 
 pub use kinds::{resource_kinds, why_not_shared};

@@ -4,10 +4,10 @@
 //! nobody who serves others waits for the enforcing process: a plan that it has not followed yet delays the next one, not
 //! the keeper, and questions are answered later.
 
-use crate::frame::{self, FrameError};
 use crate::message::{Answer, LookedAfter, Measured, Request, Seen};
 use crate::table::with_causes;
 use enforcer::Plan;
+use enforcer::frame::{self, FrameError};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -309,7 +309,7 @@ impl Link {
 fn receive(stream: &UnixStream) -> Incoming {
     let answer = frame::read(stream)?;
     let descriptor = match &answer {
-        Answer::Tracing(Ok(())) => Some(frame::receive_descriptor(stream)?),
+        Answer::Tracing(Ok(())) => Some(frame::receive_descriptors(stream).map(|[it]| it)?),
         _ => None,
     };
     Ok((answer, descriptor))

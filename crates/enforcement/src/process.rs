@@ -1,13 +1,13 @@
 //! The enforcing process: the far end, which holds the table.
 
 use crate::admission::Admission;
-use crate::frame::{self, FrameError};
 use crate::lock::Lock;
 use crate::message::{Answer, LookedAfter, Request, Started, Task};
 use crate::survey::Surveyed;
 use crate::table::{Table, TableError, with_causes};
 use crate::{tracing_stream, walls};
 use enforcer::Registration;
+use enforcer::frame::{self, FrameError};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags};
@@ -100,6 +100,7 @@ fn start(
     let table = Table::start(&enforcers, settings, &choice, shares_others, admission)?;
     let mut all = walls::give_up_the_rest(table.needs().union(looks));
     all.push(files);
+    all.extend(walls::of_helpers(&enforcers));
     let covers_everybody = table.covers_everybody();
     Ok((table, Started { covers_everybody, walls: all }))
 }
@@ -150,7 +151,7 @@ fn trace(keeper: &Keeper, table: &mut Table) -> Result<(), EndedEarly> {
     match table.trace().and_then(written) {
         Ok(socket) => {
             keeper.answer(&Answer::Tracing(Ok(())))?;
-            Ok(frame::send_descriptor(&keeper.stream, socket.as_fd())?)
+            Ok(frame::send_descriptors(&keeper.stream, &[socket.as_fd()])?)
         }
         Err(why) => keeper.answer(&Answer::Tracing(Err(why))),
     }
@@ -182,7 +183,8 @@ impl Keeper {
         for hardened in [sandbox::make_undumpable(), sandbox::forgo_new_privileges()] {
             hardened.map_err(system("give up privileges"))?;
         }
-        let stream = take_standard_input().map_err(system("take the connection to the keeper"))?;
+        let stream =
+            frame::take_standard_input().map_err(system("take the connection to the keeper"))?;
         let process = parent.and_then(watch).filter(|_| rustix::process::getppid() == parent);
         let mut told = SigSet::empty();
         told.add(Signal::SIGTERM);
@@ -229,14 +231,4 @@ impl Keeper {
 
 fn watch(process: Pid) -> Option<OwnedFd> {
     rustix::process::pidfd_open(process, PidfdFlags::empty()).ok()
-}
-
-/// Takes the connection away from standard input, where children would inherit it.
-fn take_standard_input() -> io::Result<UnixStream> {
-    let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    // Of something else there is no name.
-    stream.peer_addr()?;
-    let nothing = std::fs::File::open("/dev/null")?;
-    rustix::stdio::dup2_stdin(&nothing)?;
-    Ok(stream)
 }

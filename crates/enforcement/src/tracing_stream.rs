@@ -1,7 +1,6 @@
 //! A trace on its way from one process to the other, on a socket of its own: it ends when either end closes it.
 
-use crate::frame;
-use enforcer::{Trace, TraceEvent, trace_channel};
+use enforcer::{Trace, TraceEvent, frame, trace_channel};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;

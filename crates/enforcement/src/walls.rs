@@ -2,7 +2,7 @@
 
 use crate::kinds::resource_kinds;
 use crate::message::{Choice, Task};
-use enforcer::{CapabilitySet, Registration};
+use enforcer::{CapabilitySet, Check, Registration};
 use ledger::KindName;
 use sandbox::{Files, Part, Restriction, SystemCalls, capabilities};
 use serde::{Deserialize, Serialize};
@@ -139,26 +139,25 @@ const LIBRARIES: [&str; 9] = [
     "/gnu/store",
 ];
 
+/// The walls that enforcers' own processes have told of.
+pub fn of_helpers(enforcers: &[Registration]) -> impl Iterator<Item = Wall> {
+    let told = enforcers.iter().filter_map(|it| it.helper).flat_map(|helper| (helper.walls)());
+    told.map(|Check { name, ok, says }| Wall { name, stands: ok, says })
+}
+
 /// Gives up, for all threads, what the enforcers that were started need no longer.
 pub fn give_up_the_rest(needs: CapabilitySet) -> Vec<Wall> {
     let kept = EVERY_ENFORCERS.union(needs);
     let given = capabilities::keep_in_all_threads(kept);
-    let loads = kept.contains(CapabilitySet::BPF);
-    let says = match (loads, kept.contains(CapabilitySet::SYS_ADMIN)) {
-        (true, _) => {
-            "CAP_SYS_ADMIN, CAP_BPF and CAP_PERFMON are kept: the kernel may throw the scheduler out, and it is loaded anew"
+    let says = match kept.contains(CapabilitySet::SYS_ADMIN) {
+        true => {
+            "CAP_BPF and CAP_PERFMON are given up; CAP_SYS_ADMIN is kept: cgroups note in an attribute of root's where \
+             processes came from"
         }
-        (false, true) => {
-            "CAP_SYS_ADMIN is kept: cgroups note in an attribute of root's where processes came from"
-        }
-        (false, false) => "CAP_SYS_ADMIN, CAP_BPF and CAP_PERFMON are given up",
+        false => "CAP_SYS_ADMIN, CAP_BPF and CAP_PERFMON are given up",
     };
-    let part = if loads { Part::Loading } else { Part::Enforcing };
-    let calls = SystemCalls::of(part).keep_only();
-    let listed = match loads {
-        true => "seccomp(2): a list, with bpf(2) to load a scheduler",
-        false => "seccomp(2): a list, of bpf(2) what uses what is loaded",
-    };
+    let calls = SystemCalls::of(Part::Enforcing).keep_only();
+    let listed = "seccomp(2): a list, of bpf(2) what uses what is loaded";
     vec![
         wall("enforcing process: capabilities", given.map(|()| says.to_owned())),
         wall("enforcing process: system calls", calls.map(|()| listed.to_owned())),

@@ -10,9 +10,11 @@
 //! - [`Registration`] names an enforcer, what it serves, whether it can work here, and how it is started.
 //! - [`Actor`] and [`Order`] are for enforcers that work on a thread of their own, [`periodic`] for those of them that
 //!   look once in a period; [`clock`] and [`DriftLog`] for all.
+//! - [`frame`] carries messages and descriptors to processes of an enforcer's own.
 //! - [`Presence`] and its rule ([`Looks`]) are for enforcers of the CPU that find out themselves who competes.
 
 pub mod clock;
+pub mod frame;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod periodic;
@@ -40,7 +42,7 @@ pub use hold_method::{HoldMethod, UnknownHoldMethod};
 pub use periodic::Periodic;
 pub use plan::{Plan, PlannedClient, PlannedLimit};
 pub use presence::{CpuAccount, Look, Looks, Presence, PresenceTracker};
-pub use registration::{Check, Needs, Registration, Start, Survey};
+pub use registration::{Check, Helper, Needs, Registration, Start, Survey};
 pub use sample::{CpuClientSample, CpuSample, ResourceSample, ResourceUse, Sample};
 pub use settings::{CpuSettings, MemorySettings, Settings};
 pub use status::{ClientState, ClientStatus, CpuStatus, HoldState, ResourceStatus, Status};

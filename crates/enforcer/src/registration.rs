@@ -4,6 +4,7 @@ use crate::{EnforceError, Enforcer, ResourceStatus, Settings};
 use ledger::{KindName, ResourceKind};
 use rustix::thread::CapabilitySet;
 use serde::{Deserialize, Serialize};
+use std::process::ExitCode;
 use undo::Restorer;
 
 /// The rights that an enforcer needs besides those that every enforcer has: to signal processes, set how they are
@@ -53,12 +54,23 @@ pub struct Registration {
     pub start: Start,
     /// The rights that it needs here.
     pub needs: fn(&Settings) -> Needs,
+    /// A process of its own that it starts by running the daemon's program with `helper NAME`; `None` where it has none.
+    pub helper: Option<Helper>,
     /// Suffixes of the records that it keeps of what it changed ([`Settings::record`]).
     pub records: &'static [&'static str],
     /// Gives back what is in the logs of its records; `None` where they have none.
     pub restorer: Option<&'static dyn Restorer>,
     /// Looks at what this machine has of its kinds, for `doctor`.
     pub survey: fn(&Settings) -> Survey,
+}
+
+/// A process of an enforcer's own.
+#[derive(Clone, Copy)]
+pub struct Helper {
+    /// Its work, from its start to its end.
+    pub main: fn() -> ExitCode,
+    /// The walls that it has told of; empty while none runs.
+    pub walls: fn() -> Vec<Check>,
 }
 
 /// What a machine has of an enforcer's kinds.

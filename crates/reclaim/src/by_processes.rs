@@ -57,6 +57,7 @@ pub const REGISTRATION: Registration = Registration {
         Ok(Box::new(MemoryByProcesses::start(policy).map_err(EnforceError::refused)?))
     },
     needs: |_| Needs { reads_memory: true, ..Needs::NOTHING },
+    helper: None,
     records: &[],
     restorer: None,
     survey: Registration::no_survey,

@@ -13,8 +13,8 @@ pub enum Part {
     Keeper,
     /// The enforcing process and its guardians.
     Enforcing,
-    /// The enforcing process while it may have to load a scheduler into the kernel.
-    Loading,
+    /// The process that loads a scheduler into the kernel. It makes no other process and no thread.
+    Loader,
 }
 
 /// Why there is no filter.
@@ -60,7 +60,8 @@ impl SystemCalls {
     fn rules(&self) -> Result<Rules, seccompiler::BackendError> {
         let own = match self.0 {
             Part::Keeper => KEEPER,
-            Part::Enforcing | Part::Loading => ENFORCING,
+            Part::Enforcing => ENFORCING,
+            Part::Loader => LOADER,
         };
         let all = EVERYBODYS.iter().chain(OF_OLD).chain(own);
         let mut rules: Rules = all.map(|call| (*call, Vec::new())).collect();
@@ -73,11 +74,17 @@ impl SystemCalls {
             | libc::CLONE_NEWUTS
             | libc::CLONE_NEWCGROUP) as u64;
         let plain = condition(0, Width::Qword, Is::MaskedEq(spaces), 0)?;
-        rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![plain])?]);
-        let mut families = vec![libc::AF_UNIX];
-        families.push(libc::AF_NETLINK);
-        let families = families.into_iter().map(|family| one_of(0, family as u64));
-        rules.insert(libc::SYS_socket, families.collect::<Result<_, _>>()?);
+        if self.0 != Part::Loader {
+            rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![plain])?]);
+        }
+        let families: &[i32] = match self.0 {
+            Part::Keeper | Part::Enforcing => &[libc::AF_UNIX, libc::AF_NETLINK],
+            Part::Loader => &[],
+        };
+        if !families.is_empty() {
+            let families = families.iter().map(|family| one_of(0, *family as u64));
+            rules.insert(libc::SYS_socket, families.collect::<Result<_, _>>()?);
+        }
         let own = std::process::id();
         rules.insert(libc::SYS_tgkill, vec![one_of(0, u64::from(own))?]);
         match self.0 {
@@ -91,9 +98,8 @@ impl SystemCalls {
                 let commands = BPF_COMMANDS.iter().map(|command| one_of(0, *command));
                 rules.insert(libc::SYS_bpf, commands.collect::<Result<_, _>>()?);
             }
-            Part::Loading => {
+            Part::Loader => {
                 rules.insert(libc::SYS_bpf, Vec::new());
-                rules.insert(libc::SYS_perf_event_open, Vec::new());
             }
         }
         Ok(rules)
@@ -265,6 +271,9 @@ const KEEPER: &[i64] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_vfork,
 ];
+
+/// Calls of the loader besides: libbpf reserves the numbers of maps' descriptors by it.
+const LOADER: &[i64] = &[libc::SYS_memfd_create];
 
 /// Calls of the enforcing process and its guardians besides: scheduling, signals, a guardian's program.
 const ENFORCING: &[i64] = &[

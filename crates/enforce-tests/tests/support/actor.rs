@@ -27,6 +27,9 @@ fn main() {
             &enforce_user::CellRestorer,
             &enforce_weights::WeightsRestorer,
         ]),
+        "helper" => {
+            enforce_scx::loader_main();
+        }
         "burn" => {
             // All that it runs has been read from the disk, in every thread, when it says so.
             let threads = number(1);

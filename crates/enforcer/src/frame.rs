@@ -17,6 +17,9 @@ use std::os::unix::net::UnixStream;
 /// Maximum bytes of a message. A ledger that is full makes a plan of a quarter of that.
 pub const FRAME_MAX: usize = 128 << 20;
 
+/// Maximum number of descriptors that are handed over at once.
+pub const DESCRIPTORS_MAX: usize = 32;
+
 /// Why no message came or went.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
@@ -92,38 +95,52 @@ pub fn read<T: DeserializeOwned>(mut from: &UnixStream) -> Result<T, FrameError>
     }
 }
 
-/// Hands a descriptor to the other end.
+/// Hands descriptors to the other end, at most [`DESCRIPTORS_MAX`].
 ///
 /// # Errors
 /// When the other end is gone.
-pub fn send_descriptor(to: &UnixStream, descriptor: BorrowedFd<'_>) -> Result<(), FrameError> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+pub fn send_descriptors(to: &UnixStream, descriptors: &[BorrowedFd<'_>]) -> Result<(), FrameError> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let descriptors = [descriptor];
-    let pushed = ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
-    assert!(pushed, "there is room for one descriptor");
+    let pushed = ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
+    assert!(pushed, "there are at most {DESCRIPTORS_MAX} descriptors");
     rustix::net::sendmsg(to, &[IoSlice::new(&[0])], &mut ancillary, SendFlags::NOSIGNAL)
         .map_err(io::Error::from)?;
     Ok(())
 }
 
-/// Takes a descriptor that the other end hands over.
+/// Takes `N` descriptors that the other end hands over, at most [`DESCRIPTORS_MAX`].
 ///
 /// # Errors
-/// When none comes.
-pub fn receive_descriptor(from: &UnixStream) -> Result<OwnedFd, FrameError> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+/// When so many do not come at once.
+pub fn receive_descriptors<const N: usize>(from: &UnixStream) -> Result<[OwnedFd; N], FrameError> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     let mut bytes = [IoSliceMut::new(&mut byte)];
     let flags = RecvFlags::CMSG_CLOEXEC;
     rustix::net::recvmsg(from.as_fd(), &mut bytes, &mut ancillary, flags)
         .map_err(io::Error::from)?;
-    let handed = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    });
-    handed.ok_or(FrameError::Broken(io::ErrorKind::InvalidData.into()))
+    let mut handed = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            handed.extend(descriptors);
+        }
+    }
+    handed.try_into().map_err(|_| FrameError::Broken(io::ErrorKind::InvalidData.into()))
+}
+
+/// Takes the stream that this process was started with away from standard input, where children would inherit it.
+///
+/// # Errors
+/// When standard input is no socket.
+pub fn take_standard_input() -> io::Result<UnixStream> {
+    let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    // Of something else there is no name.
+    stream.peer_addr()?;
+    let nothing = std::fs::File::open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&nothing)?;
+    Ok(stream)
 }
 
 #[cfg(test)]
@@ -139,11 +156,11 @@ mod tests {
         let (ours, theirs) = pair();
         write(&ours, &("one".to_owned(), 1_u64)).expect("written");
         write(&ours, &("two".to_owned(), 2_u64)).expect("written");
-        send_descriptor(&ours, ours.as_fd()).expect("sent");
+        send_descriptors(&ours, &[ours.as_fd(), theirs.as_fd()]).expect("sent");
         let read_one = || read::<(String, u64)>(&theirs);
         assert_eq!(read_one().expect("a message"), ("one".to_owned(), 1));
         assert_eq!(read_one().expect("a message"), ("two".to_owned(), 2));
-        let handed = receive_descriptor(&theirs).expect("a descriptor");
+        let handed: [OwnedFd; 2] = receive_descriptors(&theirs).expect("two descriptors");
         drop((ours, handed));
         assert!(matches!(read_one(), Err(FrameError::Closed)));
     }
