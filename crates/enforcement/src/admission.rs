@@ -21,11 +21,32 @@ use std::path::{Path, PathBuf};
 /// What of plans is followed, and what was refused of the last.
 pub struct Admission {
     reach: Reach,
-    /// The process that asks; it and what it has made are parts of allotd.
-    keeper: u32,
+    /// This process and the one that asks; they and what they have made are parts of allotd.
+    own: [u32; 2],
+    whose: WhoseIs,
     /// The processes and cgroups of the last plan that were found to be within reach, with their uid then.
     admitted: BTreeMap<Target, u32>,
     refused: Vec<(PlannedClient, String)>,
+}
+
+/// Whose things are: the kernel's answers, or a test's. `None` of what is gone.
+#[derive(Clone, Copy)]
+pub struct WhoseIs {
+    /// The facts of a process, or why they cannot be had.
+    pub process: fn(ProcessIdentity) -> Result<Option<ProcessOwner>, String>,
+    /// The uid of a cgroup's directory.
+    pub cgroup: fn(u64) -> Option<u32>,
+}
+
+/// What decides whether a process may be managed.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessOwner {
+    /// The real uid.
+    pub real_uid: u32,
+    /// The pid of the parent.
+    pub parent_pid: u32,
+    /// Whether it is a thread of the kernel.
+    pub is_kernel_thread: bool,
 }
 
 /// Something that can be told whose it is.
@@ -47,7 +68,13 @@ impl Target {
 impl Admission {
     /// Admits what is within reach, for the keeper of this process.
     pub fn new(reach: Reach, keeper: u32) -> Admission {
-        Admission { reach, keeper, admitted: BTreeMap::new(), refused: Vec::new() }
+        let kernel = WhoseIs { process: owner_of_process, cgroup: owner_of_cgroup };
+        Admission::asking(kernel, reach, [std::process::id(), keeper])
+    }
+
+    /// Admits what is within reach, by what `whose` says; `own` are the processes of allotd.
+    pub fn asking(whose: WhoseIs, reach: Reach, own: [u32; 2]) -> Admission {
+        Admission { reach, own, whose, admitted: BTreeMap::new(), refused: Vec::new() }
     }
 
     /// Takes out of a plan what must not be touched. Answers what was refused and was not refused before, in words.
@@ -114,7 +141,7 @@ impl Admission {
         let uid = match (admitted, target) {
             (Some(uid), _) => Some(uid),
             (None, Target::Process(process)) => self.uid_of(process)?,
-            (None, Target::Cgroup(id)) => owner_of_cgroup(id),
+            (None, Target::Cgroup(id)) => (self.whose.cgroup)(id),
         };
         // What is gone, enforcers find out too.
         let Some(uid) = uid else { return Ok(()) };
@@ -135,26 +162,33 @@ impl Admission {
 
     /// The real uid of a process that may be managed; `None` of one that is gone.
     fn uid_of(&self, process: ProcessIdentity) -> Result<Option<u32>, String> {
-        let facts = ProcessHandle::open_identity(process).and_then(|handle| handle.facts());
-        let facts = match facts {
-            Ok(facts) => facts,
-            Err(error) if error.is_gone() => return Ok(None),
-            Err(error) => return Err(error.to_string()),
-        };
-        let (own, parent) = (std::process::id(), facts.parent_pid);
+        let Some(owner) = (self.whose.process)(process)? else { return Ok(None) };
+        let is_own = |pid: u32| self.own.contains(&pid);
         match process.pid {
-            _ if facts.is_kernel_thread => Err("it is a thread of the kernel".to_owned()),
+            _ if owner.is_kernel_thread => Err("it is a thread of the kernel".to_owned()),
             1 => Err("it is init".to_owned()),
-            pid if [own, self.keeper].contains(&pid) || [own, self.keeper].contains(&parent) => {
+            pid if is_own(pid) || is_own(owner.parent_pid) => {
                 Err("it is a part of allotd".to_owned())
             }
-            _ => Ok(Some(facts.real_uid)),
+            _ => Ok(Some(owner.real_uid)),
         }
     }
 
     /// The clients and members that are not followed, as statuses.
     pub fn refused(&self) -> impl Iterator<Item = ClientStatus> {
         self.refused.iter().map(|(client, why)| ClientStatus::unmanaged(client, why.clone()))
+    }
+}
+
+fn owner_of_process(process: ProcessIdentity) -> Result<Option<ProcessOwner>, String> {
+    match ProcessHandle::open_identity(process).and_then(|handle| handle.facts()) {
+        Ok(facts) => Ok(Some(ProcessOwner {
+            real_uid: facts.real_uid,
+            parent_pid: facts.parent_pid,
+            is_kernel_thread: facts.is_kernel_thread,
+        })),
+        Err(error) if error.is_gone() => Ok(None),
+        Err(error) => Err(error.to_string()),
     }
 }
 

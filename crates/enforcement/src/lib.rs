@@ -8,6 +8,8 @@ pub mod message;
 
 mod admission;
 mod drift;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod handle;
 mod kinds;
 mod link;

@@ -53,7 +53,7 @@ impl FrameError {
 ///
 /// # Errors
 /// When it is too long, or the other end is gone.
-pub fn write(mut to: &UnixStream, message: &impl Serialize) -> Result<(), FrameError> {
+pub fn write(mut to: impl Write, message: &impl Serialize) -> Result<(), FrameError> {
     let mut bytes = vec![0; 4];
     bytes = postcard::to_extend(message, bytes).map_err(FrameError::Malformed)?;
     let length = bytes.len() - 4;
@@ -67,7 +67,7 @@ pub fn write(mut to: &UnixStream, message: &impl Serialize) -> Result<(), FrameE
 ///
 /// # Errors
 /// When the stream ends, or what comes is no message.
-pub fn read<T: DeserializeOwned>(mut from: &UnixStream) -> Result<T, FrameError> {
+pub fn read<T: DeserializeOwned>(mut from: impl Read) -> Result<T, FrameError> {
     let mut prefix = [0; 4];
     let first = loop {
         match from.read(&mut prefix) {

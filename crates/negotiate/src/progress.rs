@@ -99,7 +99,7 @@ impl Source {
             for (what, value) in values.into_iter().filter(|(what, _)| text.contains(what)) {
                 let value = value.ok_or(format!("#{} has no process for {what}", whose.id))?;
                 let plain = |c: char| c.is_alphanumeric() || "._-@".contains(c);
-                if !value.chars().all(plain) || value.starts_with('.') {
+                if !value.chars().all(plain) || value.is_empty() || value.starts_with('.') {
                     return Err(format!("`{value}` cannot stand for {what} in {text}"));
                 }
                 filled = filled.replace(what, &value);
@@ -157,18 +157,17 @@ impl Progress {
             Progress::File(path) => {
                 let text = read_file(path)
                     .map_err(|cause| ProgressError::File { path: path.clone(), cause })?;
-                let number = first_number(&text).and_then(thousandths);
+                let number = progress_in(&text, None);
                 number.ok_or_else(|| ProgressError::NoNumber { place: path.clone() })
             }
             Progress::Metric { url, metric, server } => {
                 let answer = server.as_ref().map_err(String::clone).and_then(MetricServer::ask);
                 let text =
                     answer.map_err(|cause| ProgressError::Url { url: url.clone(), cause })?;
-                let (number, place) = match metric {
-                    Some(metric) => (sum_of(&text, metric), format!("{metric} at {url}")),
-                    None => (first_number(&text), url.clone()),
-                };
-                number.and_then(thousandths).ok_or(ProgressError::NoNumber { place })
+                progress_in(&text, metric.as_deref()).ok_or_else(|| {
+                    let place = metric.as_ref().map(|metric| format!("{metric} at {url}"));
+                    ProgressError::NoNumber { place: place.unwrap_or_else(|| url.clone()) }
+                })
             }
         }
     }
@@ -184,6 +183,15 @@ fn read_file(path: &str) -> std::io::Result<String> {
     let mut text = Vec::new();
     file.take(FILE_BYTES).read_to_end(&mut text)?;
     Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Returns the progress that a file or a page tells, in thousandths: a metric's, or the first number.
+pub fn progress_in(text: &str, metric: Option<&str>) -> Option<u64> {
+    let number = match metric {
+        Some(metric) => sum_of(text, metric),
+        None => first_number(text),
+    };
+    number.and_then(thousandths)
 }
 
 fn first_number(text: &str) -> Option<f64> {
@@ -252,7 +260,7 @@ mod tests {
         let source: Source = "file:/run/{user}/{name}-{pid}-{id}".parse().expect("a source");
         let filled = source.of(&whose("make")).expect("plain names");
         assert_eq!(filled, Source::File("/run/jo/make-5-9".to_owned()));
-        for bad in ["../etc", "a/b", "..", "a b"] {
+        for bad in ["../etc", "a/b", "..", "a b", ""] {
             assert!(source.of(&whose(bad)).is_err(), "{bad}");
         }
         assert!(source.of(&Whose { pid: None, ..whose("make") }).is_err());

@@ -206,7 +206,8 @@ impl Policy {
             .map_err(|cause| PolicyError::Malformed { path: path.to_owned(), cause })
     }
 
-    fn parse(text: &str) -> Result<Policy, String> {
+    /// Parses a policy; a refusal says what is wrong and where.
+    pub fn parse(text: &str) -> Result<Policy, String> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct File {
