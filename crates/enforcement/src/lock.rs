@@ -4,9 +4,10 @@ use rustix::fs::FlockOperation;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use undo::record::open_private;
 
 /// Timeout of the wait for the enforcing process of an allotd that was killed: it gives everything back first.
 const WAIT: Duration = Duration::from_secs(20);
@@ -30,9 +31,9 @@ impl Lock {
         let path = PathBuf::from(path);
         let deadline = Instant::now() + WAIT;
         loop {
-            let file = open(&path)?;
+            let file = open_private(&path)?;
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                // Who had it before has removed the file that we have locked.
+                // Its last user has removed the file that we have locked.
                 Ok(()) if !is_at(&file, &path) => {}
                 Ok(()) => return Ok(Lock { path, _file: file }),
                 Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < deadline => {
@@ -58,23 +59,6 @@ fn number_at(path: &Path) -> Option<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|found| (found.dev(), found.ino())).ok()
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(path)?;
-    let found = file.metadata()?;
-    if found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o077 != 0 {
-        let what = "it is not ours alone (another owner or mode); remove it";
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
-    }
-    Ok(file)
-}
-
 fn is_at(file: &File, path: &Path) -> bool {
     let own = file.metadata().map(|found| (found.dev(), found.ino())).ok();
     own.is_some() && own == number_at(path)
@@ -83,6 +67,15 @@ fn is_at(file: &File, path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_with_a_second_name_is_not_used() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let records = dir.path().join("held");
+        drop(open_private(&dir.path().join("other")).expect("a file of our own"));
+        std::fs::hard_link(dir.path().join("other"), dir.path().join("held.lock")).expect("a link");
+        assert!(Lock::take(&records).is_err(), "somebody else may have made the link");
+    }
 
     #[test]
     fn a_successor_waits_for_the_one_before_and_leaves_nothing_behind() {

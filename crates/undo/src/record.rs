@@ -11,12 +11,13 @@ pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 
+pub use file::open_private;
 pub use format::{
     Contents, Header, IDLED, Log, LogEntry, MOST_PROCESSES, OriginalState, ProcessEntry, STOPPED,
 };
 pub use table::{ProcessTable, Slot};
 
-use file::{lock, open};
+use file::lock;
 use format::{Beginning, HEADER_BYTES, Line, MOST_LOG_BYTES, SlotContent};
 use observe::ticks_since_boot;
 use rustix::fs::FallocateFlags;
@@ -78,7 +79,7 @@ impl Record {
     pub fn create(path: Option<&Path>, options: &RecordOptions) -> io::Result<Record> {
         let file = match path {
             Some(path) => {
-                let file = open(path)?;
+                let file = open_private(path)?;
                 lock(&file)?;
                 file.set_len(0)?;
                 file
@@ -282,7 +283,7 @@ impl Leftover {
         if !path.exists() {
             return Ok(None);
         }
-        let file = open(path)?;
+        let file = open_private(path)?;
         lock(&file)?;
         Ok(Some(Leftover { found: RecordFile::in_file(&file)?, _file: file }))
     }

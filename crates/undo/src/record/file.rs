@@ -11,24 +11,29 @@ use std::time::Duration;
 ///
 /// # Errors
 /// When it is a link, or others own or can reach it.
-pub(super) fn open(path: &Path) -> io::Result<File> {
-    // Not through a link that somebody else put there, and not readable by others.
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(path)?;
-    // Nor one that somebody else made, or can reach: they could steer what is restored.
-    let found = file.metadata()?;
-    let ours = found.uid() == rustix::process::geteuid().as_raw();
-    if !ours || found.nlink() != 1 || found.mode() & 0o077 != 0 {
-        let what = "it is not ours alone (another owner, mode or link); remove it";
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+pub fn open_private(path: &Path) -> io::Result<File> {
+    loop {
+        // Not through a link that somebody else put there, and not readable by others.
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(path)?;
+        // Nor one that somebody else made, or can reach: they could steer what is restored.
+        let found = file.metadata()?;
+        let ours = found.uid() == rustix::process::geteuid().as_raw();
+        if !ours || found.nlink() > 1 || found.mode() & 0o077 != 0 {
+            let what = "it is not ours alone (another owner, mode or link); remove it";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+        }
+        // Its last user removed it since it was opened: there is another now, or none.
+        if found.nlink() == 1 {
+            return Ok(file);
+        }
     }
-    Ok(file)
 }
 
 /// Waits for a file that a guardian at work still uses. The lock belongs to the open file, so a
@@ -63,12 +68,12 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("held");
-        drop(open(&path).expect("a file of our own"));
+        drop(open_private(&path).expect("a file of our own"));
         std::fs::hard_link(&path, dir.path().join("other")).expect("a link");
-        assert!(open(&path).is_err(), "somebody else may have made the link");
+        assert!(open_private(&path).is_err(), "somebody else may have made the link");
         std::fs::remove_file(dir.path().join("other")).expect("removed");
-        assert!(open(&path).is_ok());
+        assert!(open_private(&path).is_ok());
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o660)).expect("a mode");
-        assert!(open(&path).is_err(), "a group can write to it");
+        assert!(open_private(&path).is_err(), "a group can write to it");
     }
 }
