@@ -9,13 +9,14 @@ use crate::requests::{Shared, answer};
 use bytes::Bytes;
 use front::{
     CodecError, Frames, FromFront, NewConnection, Request, ToFront, frame, frames, message, pass,
+    write_frames,
 };
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncWriteExt, BufWriter, Interest};
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::Interest;
+use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixDatagram, UnixStream};
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
@@ -86,7 +87,7 @@ impl<'a> Session<'a> {
         ready: impl FnOnce(),
     ) -> SessionEnd {
         let (incoming, outgoing) = line.into_split();
-        let (out, waiting) = mpsc::channel(FRAMES_MAX);
+        let (out, mut waiting) = mpsc::channel(FRAMES_MAX);
         let (is_ending, has_guessed) = (Cell::new(false), Cell::new(false));
         let session = Session { gate, shared, connections, out, is_ending, has_guessed };
         let mut incoming = frames(incoming);
@@ -101,7 +102,9 @@ impl<'a> Session<'a> {
         let ended = tokio::select! {
             ended = session.hear(incoming) => ended,
             lost = session.admit(&door) => lost,
-            written = write_all(outgoing, waiting) => written.map_err(SessionEnd::from),
+            written = write_frames(outgoing, |context, all| {
+                waiting.poll_recv_many(context, all, FRAMES_MAX)
+            }) => written.map_err(SessionEnd::from),
         };
         match ended {
             // It ends as soon as nobody is left to serve, before the last word was heard or after.
@@ -201,16 +204,4 @@ async fn next(incoming: &mut Frames<OwnedReadHalf>) -> Result<FromFront, Session
         // Killed while its last word was on its way.
         Some(Err(_)) => Err(SessionEnd::Died),
     }
-}
-
-async fn write_all(outgoing: OwnedWriteHalf, mut frames: mpsc::Receiver<Bytes>) -> io::Result<()> {
-    let mut outgoing = BufWriter::new(outgoing);
-    while let Some(frame) = frames.recv().await {
-        outgoing.write_all(&frame).await?;
-        while let Ok(frame) = frames.try_recv() {
-            outgoing.write_all(&frame).await?;
-        }
-        outgoing.flush().await?;
-    }
-    Ok(())
 }

@@ -7,7 +7,10 @@
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::io::AsyncRead;
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufWriter};
 use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
 
 /// The longest message. A request of 1 MiB of JSON is shorter as CBOR but for defaults that are written out.
@@ -67,6 +70,26 @@ pub fn message<T: DeserializeOwned>(mut frame: &[u8]) -> Result<T, CodecError> {
 /// Returns the frames that come over a line. One that is too long is an error.
 pub fn frames<R: AsyncRead>(line: R) -> Frames<R> {
     LengthDelimitedCodec::builder().max_frame_length(FRAME_MAX_BYTES).new_read(line)
+}
+
+/// Writes frames to a line until there are no more; those that are ready at once go in one write. `ready` adds them to
+/// what it is given and returns how many, as a channel's `poll_recv_many` does; 0 is the end.
+///
+/// # Errors
+/// When the line fails.
+pub async fn write_frames(
+    line: impl AsyncWrite + Unpin,
+    mut ready: impl FnMut(&mut Context<'_>, &mut Vec<Bytes>) -> Poll<usize>,
+) -> io::Result<()> {
+    let mut line = BufWriter::new(line);
+    let mut frames = Vec::new();
+    while poll_fn(|context| ready(context, &mut frames)).await > 0 {
+        for frame in frames.drain(..) {
+            line.write_all(&frame).await?;
+        }
+        line.flush().await?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ mod sandbox;
 mod server;
 mod tally;
 
-pub use codec::{CodecError, Frames, frame, frames, message};
+pub use codec::{CodecError, Frames, frame, frames, message, write_frames};
 pub use door::{NewConnection, pass, take};
 pub use message::{AnswerHead, BodyKind, FromFront, PIECE_BYTES, Request, ToFront, WINDOW_BYTES};
 pub use process::front_main;

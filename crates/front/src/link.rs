@@ -1,6 +1,6 @@
 //! The line to the keeper's process: requests go out under their connection's number, answers come back in pieces.
 
-use crate::codec::{Frames, frame, frames, message};
+use crate::codec::{Frames, frame, frames, message, write_frames};
 use crate::message::{AnswerHead, FromFront, Request, ToFront};
 use bytes::Bytes;
 use std::collections::HashMap;
@@ -8,12 +8,14 @@ use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
-use tokio::io::{AsyncWriteExt, BufWriter};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::{Stream, StreamExt};
 use wire::{ApiError, ErrorCode};
+
+/// The most frames that are taken from the queue to be written at once.
+const BATCH_FRAMES: usize = 32;
 
 /// A piece of an answer.
 struct Piece {
@@ -122,7 +124,7 @@ impl Line {
     /// # Errors
     /// When the keeper's process is gone.
     pub async fn serve(self, link: Arc<Link>, ending: watch::Sender<bool>) -> io::Error {
-        let Line { mut incoming, outgoing, frames } = self;
+        let Line { mut incoming, outgoing, mut frames } = self;
         let reading = async {
             while let Some(next) = incoming.next().await {
                 if link.arrived(message(&next?).map_err(io::Error::other)?) {
@@ -133,25 +135,12 @@ impl Line {
         };
         let ended: io::Result<()> = tokio::select! {
             read = reading => read,
-            written = write_all(outgoing, frames) => written,
+            written = write_frames(outgoing, |context, all| {
+                frames.poll_recv_many(context, all, BATCH_FRAMES)
+            }) => written,
         };
         ended.err().unwrap_or_else(|| io::ErrorKind::BrokenPipe.into())
     }
-}
-
-async fn write_all(
-    outgoing: OwnedWriteHalf,
-    mut frames: mpsc::UnboundedReceiver<Bytes>,
-) -> io::Result<()> {
-    let mut outgoing = BufWriter::new(outgoing);
-    while let Some(frame) = frames.recv().await {
-        outgoing.write_all(&frame).await?;
-        while let Ok(frame) = frames.try_recv() {
-            outgoing.write_all(&frame).await?;
-        }
-        outgoing.flush().await?;
-    }
-    Ok(())
 }
 
 /// Tells the keeper of a connection's end when it is dropped.

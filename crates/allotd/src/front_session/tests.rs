@@ -14,6 +14,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::{broadcast, watch};
 use wire::{ErrorBody, ErrorCode, Operation, OperationsDone};
 
