@@ -1,9 +1,11 @@
 //! What this machine offers, and what allot makes of it.
 
-use crate::persons;
+use crate::{persons, walls};
 use enforcement::{Prospect, Surveyed, Wall};
 use ledger::KindName;
 use observe::MachineFacts;
+use sandbox::Restriction;
+use std::sync::{Mutex, PoisonError};
 use wire::{Check, Doctor, DoctorResource, Status};
 
 /// What was found out at the start.
@@ -13,8 +15,10 @@ pub struct Findings {
     /// How each resource would be shared, the CPU first.
     resources: Vec<DoctorResource>,
     checks: Vec<Check>,
-    /// What each part of a running allotd has given up.
+    /// What the keeper and the enforcing process have given up.
     walls: Vec<Check>,
+    /// What the front that serves now has given up.
+    front_walls: Mutex<Vec<Check>>,
 }
 
 impl Findings {
@@ -29,14 +33,20 @@ impl Findings {
         let resources = surveyed.resources.into_iter().map(view).collect();
         let view = |it: enforcer::Check| Check { name: it.name, ok: it.ok, says: it.says };
         let checks = surveyed.checks.into_iter().map(view).chain([subordinate_uids()]).collect();
-        Findings { machine: observe::machine(), life, resources, checks, walls: Vec::new() }
+        let (walls, front_walls) = (Vec::new(), Mutex::default());
+        Findings { machine: observe::machine(), life, resources, checks, walls, front_walls }
     }
 
     /// Adds what the parts of allotd have given up.
     pub fn with_walls(mut self, walls: impl IntoIterator<Item = Wall>) -> Findings {
-        let view = |it: Wall| Check { name: it.name, ok: it.stands, says: it.says };
-        self.walls.extend(walls.into_iter().map(view));
+        self.walls.extend(walls.into_iter().map(check_of));
         self
+    }
+
+    /// Notes that a front has given up its rights and serves.
+    pub fn front_serves(&self, files: Restriction) {
+        let walls = walls::of_front(files).map(check_of);
+        *self.front_walls.lock().unwrap_or_else(PoisonError::into_inner) = walls.into();
     }
 
     /// The machine in one line.
@@ -80,9 +90,15 @@ impl Findings {
             says: self.life.clone().unwrap_or_else(|error| error),
         }];
         checks.extend(self.checks.iter().chain(&self.walls).cloned());
+        let front_walls = self.front_walls.lock().unwrap_or_else(PoisonError::into_inner);
+        checks.extend(front_walls.iter().cloned());
         checks.extend(status.map(drift_check));
         Doctor { machine: self.machine_line(), resources, checks }
     }
+}
+
+fn check_of(wall: Wall) -> Check {
+    Check { name: wall.name, ok: wall.stands, says: wall.says }
 }
 
 /// Whether all subordinate uids are known to count as their owners.

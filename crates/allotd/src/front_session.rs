@@ -92,8 +92,9 @@ impl<'a> Session<'a> {
         let session = Session { gate, shared, connections, out, is_ending, has_guessed };
         let mut incoming = frames(incoming);
         match tokio::time::timeout(READY_WAIT, next(&mut incoming)).await {
-            Ok(Ok(FromFront::Ready { has_landlock })) => {
-                tracing::debug!("the front serves, Landlock: {has_landlock}");
+            Ok(Ok(FromFront::Ready { files })) => {
+                tracing::debug!("the front serves, landlock(7): {files:?}");
+                shared.doctor.front_serves(files);
                 ready();
             }
             Ok(Err(SessionEnd::Died)) | Ok(Ok(_)) | Err(_) => return SessionEnd::NotReady,

@@ -1,4 +1,4 @@
-//! The walls around the keeper: what it gives up once it has opened what takes rights.
+//! The walls around the keeper, what it gives up once it has opened what takes rights; and the front's in words.
 
 use crate::options::Options;
 use crate::start::StartError;
@@ -138,6 +138,26 @@ impl KeeperWalls {
         stands.stands &= !matches!(built, Ok(Restriction::No));
         stands
     }
+}
+
+/// The walls around a front that serves: it does not begin before it has given up the rest.
+pub fn of_front(files: Restriction) -> [Wall; 3] {
+    let wall = |part: &str, stands, says: &str| {
+        let (name, says) = (format!("front: {part}"), says.to_owned());
+        Wall { name, stands, says }
+    };
+    let says = match files {
+        Restriction::Full => "landlock(7): none, and no port, signal or socket of others",
+        Restriction::Partial => "landlock(7), of which this kernel has a part",
+        Restriction::No => {
+            "this kernel has no landlock(7); the system calls to open files are refused"
+        }
+    };
+    [
+        wall("capabilities", true, "none, and none to gain"),
+        wall("files", files != Restriction::No, says),
+        wall("system calls", true, "seccomp(2): a list, to read and write what is open"),
+    ]
 }
 
 /// What the keeper reads: processes, cgroups and devices; names of users, by whatever the system has for that; its own

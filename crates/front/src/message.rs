@@ -7,6 +7,7 @@
 #![allow(missing_docs)] // The fields say what they are.
 
 use bytes::Bytes;
+use sandbox::Restriction;
 use serde::{Deserialize, Serialize};
 use wire::{CurrencyRef, Operation};
 
@@ -21,8 +22,8 @@ pub const PIECE_BYTES: usize = 32 << 10;
 pub enum FromFront {
     /// The front has given up its rights and serves.
     Ready {
-        /// Whether the kernel's Landlock keeps files from it, besides the filter of system calls.
-        has_landlock: bool,
+        /// How far landlock(7) keeps files from it, besides the filter of system calls.
+        files: Restriction,
     },
     /// A caller asks for something.
     Ask {

@@ -6,6 +6,7 @@ use crate::link::Link;
 use crate::message::FromFront;
 use crate::sandbox::{SandboxError, enter};
 use crate::server::router;
+use sandbox::Restriction;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -61,8 +62,8 @@ fn run() -> Result<(), FrontError> {
         .enable_time()
         .build()
         .map_err(FrontError::Runtime)?;
-    let has_landlock = enter()?;
-    runtime.block_on(serve(door, line, has_landlock))
+    let files = enter()?;
+    runtime.block_on(serve(door, line, files))
 }
 
 /// Closes every descriptor but the two sockets and standard error.
@@ -82,7 +83,7 @@ fn socket(descriptor: BorrowedFd<'_>) -> Result<OwnedFd, FrontError> {
 async fn serve(
     door: StdUnixDatagram,
     line: StdUnixStream,
-    has_landlock: bool,
+    files: Restriction,
 ) -> Result<(), FrontError> {
     let line = UnixStream::from_std(line).map_err(FrontError::Sockets)?;
     let (link, line) = Link::new(line);
@@ -90,7 +91,7 @@ async fn serve(
     let door = Door::new(door, link.clone());
     let (end, mut ending) = watch::channel(false);
     let app = router(link.clone()).into_make_service_with_connect_info::<Peer>();
-    link.tell(&FromFront::Ready { has_landlock });
+    link.tell(&FromFront::Ready { files });
     let serving = axum::serve(door, app).with_graceful_shutdown(async move {
         let _ = ending.wait_for(|ending| *ending).await;
     });

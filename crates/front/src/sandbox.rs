@@ -3,22 +3,13 @@
 //! Each layer holds without the others, and without systemd: no capability and none to gain, no memory that another
 //! process may read, limits, no file (Landlock), and a list of the system calls that are left.
 
-use landlock::{
-    ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetError, RulesetStatus, Scope,
-};
 use rustix::process::{
-    DumpableBehavior, Resource, Rlimit, Signal, getrlimit, set_dumpable_behavior,
-    set_parent_process_death_signal, setrlimit,
+    Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit,
 };
-use rustix::thread::{
-    CapabilitySet, CapabilitySets, capability_is_in_bounding_set, clear_ambient_capability_set,
-    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+use sandbox::{
+    CapabilitySet, Files, Part, Restriction, RulesetError, SystemCalls, SystemCallsError,
+    capabilities,
 };
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, apply_filter,
-};
-use std::collections::BTreeMap;
 use std::io;
 
 /// The most connections that are open at once.
@@ -35,46 +26,34 @@ pub enum SandboxError {
     /// Landlock failed; a kernel that lacks it is no failure.
     #[error("Landlock failed: {0}")]
     Landlock(#[from] RulesetError),
-    /// The filter of system calls failed.
+    /// System calls cannot be filtered.
     #[error("system calls cannot be filtered: {0}")]
-    Filter(#[from] seccompiler::Error),
-    /// The filter could not be made.
-    #[error("system calls cannot be filtered: {0}")]
-    Rules(#[from] seccompiler::BackendError),
+    SystemCalls(#[from] SystemCallsError),
 }
 
 fn os<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> SandboxError {
     move |error| SandboxError::Os { what, source: error.into() }
 }
 
-/// Gives everything up, for good. Answers whether Landlock took part.
+/// Gives everything up, for good. Answers how far the kernel keeps files away.
 ///
 /// # Errors
 /// When something could not be given up.
-pub fn enter() -> Result<bool, SandboxError> {
+pub fn enter() -> Result<Restriction, SandboxError> {
     give_up_capabilities()?;
     // After the change of credentials, which would undo both.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(os("watch the parent"))?;
-    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(os("hide the memory"))?;
+    sandbox::make_undumpable().map_err(os("hide the memory"))?;
     lower_limits()?;
-    let has_landlock = give_up_files()?;
-    filter_system_calls()?;
-    Ok(has_landlock)
+    let files = Files::keep_none()?;
+    SystemCalls::of(Part::Front).keep_only_in_this_thread()?;
+    Ok(files)
 }
 
 /// Empties all sets of capabilities, and sees that no program gives any back.
 fn give_up_capabilities() -> Result<(), SandboxError> {
-    for capability in CapabilitySet::all().iter() {
-        if capability_is_in_bounding_set(capability).unwrap_or(false) {
-            // Only CAP_SETPCAP may; without it the rest keeps them away too.
-            let _ = remove_capability_from_bounding_set(capability);
-        }
-    }
-    clear_ambient_capability_set().map_err(os("clear ambient capabilities"))?;
-    let none = CapabilitySet::empty();
-    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
-    set_capabilities(None, sets).map_err(os("give up capabilities"))?;
-    set_no_new_privs(true).map_err(os("refuse new privileges"))
+    capabilities::keep(CapabilitySet::empty()).map_err(os("give up capabilities"))?;
+    sandbox::forgo_new_privileges().map_err(os("refuse new privileges"))
 }
 
 fn lower_limits() -> Result<(), SandboxError> {
@@ -93,86 +72,6 @@ fn lower_limits() -> Result<(), SandboxError> {
         setrlimit(resource, limit).map_err(os("lower its limits"))?;
     }
     Ok(())
-}
-
-/// Allows no file, no port, and no signal or socket of anybody outside, as far as the kernel can.
-fn give_up_files() -> Result<bool, SandboxError> {
-    let all = ABI::V6;
-    let restricted = Ruleset::default()
-        .handle_access(AccessFs::from_all(all))?
-        .handle_access(AccessNet::from_all(all))?
-        .scope(Scope::from_all(all))?
-        .create()?
-        .restrict_self()?;
-    Ok(restricted.ruleset != RulesetStatus::NotEnforced)
-}
-
-/// The system calls that are left whatever their arguments: to read and write open sockets, to wait, to have memory, to end.
-const ALLOWED: &[libc::c_long] = &[
-    libc::SYS_read,
-    libc::SYS_readv,
-    libc::SYS_recvfrom,
-    libc::SYS_recvmsg,
-    libc::SYS_write,
-    libc::SYS_writev,
-    libc::SYS_shutdown,
-    libc::SYS_close,
-    libc::SYS_getsockopt,
-    libc::SYS_epoll_ctl,
-    libc::SYS_epoll_pwait,
-    libc::SYS_epoll_pwait2,
-    libc::SYS_ppoll,
-    libc::SYS_futex,
-    libc::SYS_munmap,
-    libc::SYS_mremap,
-    libc::SYS_madvise,
-    libc::SYS_brk,
-    libc::SYS_clock_gettime,
-    libc::SYS_clock_nanosleep,
-    libc::SYS_nanosleep,
-    libc::SYS_gettimeofday,
-    libc::SYS_getrandom,
-    libc::SYS_getpid,
-    libc::SYS_gettid,
-    libc::SYS_sched_yield,
-    libc::SYS_sigaltstack,
-    libc::SYS_rt_sigprocmask,
-    libc::SYS_rt_sigreturn,
-    libc::SYS_restart_syscall,
-    libc::SYS_exit,
-    libc::SYS_exit_group,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_epoll_wait,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_poll,
-];
-
-/// Refuses every system call but those that are left. A refused one fails, so that a library that tries something else
-/// first goes on; nothing is sent with descriptors, so that none of them leaves.
-fn filter_system_calls() -> Result<(), SandboxError> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
-        ALLOWED.iter().map(|number| (*number, Vec::new())).collect();
-    let argument = |index, comparison, value| {
-        SeccompCondition::new(index, SeccompCmpArgLen::Dword, comparison, value)
-    };
-    // To nobody but the other end.
-    let no_address = SeccompCondition::new(4, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?;
-    rules.insert(libc::SYS_sendto, vec![SeccompRule::new(vec![no_address])?]);
-    // No memory that can be run.
-    let run = libc::PROT_EXEC as u64;
-    for number in [libc::SYS_mmap, libc::SYS_mprotect] {
-        let without = argument(2, SeccompCmpOp::MaskedEq(run), 0)?;
-        rules.insert(number, vec![SeccompRule::new(vec![without])?]);
-    }
-    // No owner of a descriptor to be sent signals.
-    let read = [libc::F_GETFL, libc::F_GETFD]
-        .map(|command| SeccompRule::new(vec![argument(1, SeccompCmpOp::Eq, command as u64)?]));
-    rules.insert(libc::SYS_fcntl, read.into_iter().collect::<Result<_, _>>()?);
-    let refused = SeccompAction::Errno(libc::EPERM as u32);
-    let machine = std::env::consts::ARCH.try_into()?;
-    let filter = SeccompFilter::new(rules, refused, SeccompAction::Allow, machine)?;
-    let program: BpfProgram = filter.try_into()?;
-    Ok(apply_filter(&program)?)
 }
 
 #[cfg(test)]
@@ -224,6 +123,10 @@ mod tests {
         }
     }
 
+    fn filter_system_calls() {
+        SystemCalls::of(Part::Front).keep_only_in_this_thread().expect("filtered");
+    }
+
     /// A filter and a set of capabilities are a thread's own: it takes them with it.
     fn in_a_thread<T: Send>(act: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| scope.spawn(act).join().expect("it does not panic"))
@@ -233,7 +136,7 @@ mod tests {
     fn what_the_front_has_no_use_for_is_refused() {
         let refused = in_a_thread(|| {
             give_up_capabilities().expect("given up");
-            filter_system_calls().expect("filtered");
+            filter_system_calls();
             forbidden_calls()
         });
         assert!(refused.len() > 20);
@@ -247,7 +150,7 @@ mod tests {
         use std::io::{Read, Write};
         let (mut here, mut there) = std::os::unix::net::UnixStream::pair().expect("a pair");
         let text = in_a_thread(move || {
-            filter_system_calls().expect("filtered");
+            filter_system_calls();
             there.write_all(&vec![7; 1 << 16]).expect("written");
             let much = vec![1_u8; 64 << 20];
             let map: std::collections::HashMap<u8, usize> = [(much[0], much.len())].into();
@@ -261,11 +164,11 @@ mod tests {
 
     #[test]
     fn landlock_alone_keeps_files_away() {
-        let (has_landlock, opened) = in_a_thread(|| {
-            let has_landlock = give_up_files().expect("given up");
-            (has_landlock, std::fs::File::open("/proc/self/status").map(drop))
+        let (restriction, opened) = in_a_thread(|| {
+            let restriction = Files::keep_none().expect("given up");
+            (restriction, std::fs::File::open("/proc/self/status").map(drop))
         });
-        if !has_landlock {
+        if restriction == Restriction::No {
             eprintln!("SKIP landlock_alone_keeps_files_away: this kernel has no Landlock");
             return;
         }

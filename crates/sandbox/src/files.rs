@@ -7,6 +7,7 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd,
     Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The newest version of landlock whose rights are known here.
@@ -26,7 +27,7 @@ pub struct Files {
 }
 
 /// How far a restriction to files goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Restriction {
     /// All that is known here is enforced.
     Full,
@@ -54,10 +55,7 @@ impl Files {
     /// # Errors
     /// When the kernel refuses what it says that it can do.
     pub fn keep_only(&self) -> Result<Restriction, RulesetError> {
-        let mut ruleset = Ruleset::default()
-            .set_compatibility(CompatLevel::BestEffort)
-            .handle_access(AccessFs::from_all(KNOWN))?
-            .handle_access(AccessNet::from_all(KNOWN))?;
+        let mut ruleset = nothing()?;
         if self.signals_own_only {
             ruleset = ruleset.scope(Scope::Signal)?;
         }
@@ -67,12 +65,33 @@ impl Files {
         let ruleset = add(ruleset, &self.read, read)?;
         let ruleset = add(ruleset, &self.write, all)?;
         let ruleset = add(ruleset, &self.run, AccessFs::Execute | AccessFs::ReadFile)?;
-        Ok(match ruleset.restrict_self()?.ruleset {
-            RulesetStatus::FullyEnforced => Restriction::Full,
-            RulesetStatus::PartiallyEnforced => Restriction::Partial,
-            RulesetStatus::NotEnforced => Restriction::No,
-        })
+        restrict(ruleset)
     }
+
+    /// Gives up all files, networks over TCP, and signals and abstract sockets of others, for this thread and those that
+    /// it makes. What is open stays so.
+    ///
+    /// # Errors
+    /// When the kernel refuses what it says that it can do.
+    pub fn keep_none() -> Result<Restriction, RulesetError> {
+        restrict(nothing()?.scope(Scope::from_all(KNOWN))?.create()?)
+    }
+}
+
+/// Rules by which nothing can be opened, as far as the kernel has them.
+fn nothing() -> Result<Ruleset, RulesetError> {
+    Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(KNOWN))?
+        .handle_access(AccessNet::from_all(KNOWN))
+}
+
+fn restrict(ruleset: RulesetCreated) -> Result<Restriction, RulesetError> {
+    Ok(match ruleset.restrict_self()?.ruleset {
+        RulesetStatus::FullyEnforced => Restriction::Full,
+        RulesetStatus::PartiallyEnforced => Restriction::Partial,
+        RulesetStatus::NotEnforced => Restriction::No,
+    })
 }
 
 /// Adds those that are there. Of a file, what only directories have is left out.

@@ -10,6 +10,7 @@ mod system_calls;
 mod user;
 
 pub use files::{Files, Restriction};
+pub use landlock::RulesetError;
 pub use rustix::thread::CapabilitySet;
 pub use system_calls::{Part, SystemCalls, SystemCallsError};
 pub use user::{User, UserError, hand_over};

@@ -6,11 +6,15 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 
+mod front;
+
 /// A part of allotd, by the system calls that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The keeper. It starts and ends the front, which gives up more by itself.
     Keeper,
+    /// The front. It has sockets that are open, and one thread.
+    Front,
     /// The enforcing process and its guardians.
     Enforcing,
     /// The process that loads a scheduler into the kernel. It makes no other process and no thread.
@@ -44,21 +48,41 @@ impl SystemCalls {
     /// # Errors
     /// When the kernel, or this architecture, has no filters.
     pub fn keep_only(&self) -> Result<(), SystemCallsError> {
-        let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-        let refused = SeccompAction::Errno(libc::EPERM as u32);
-        let listed = SeccompFilter::new(self.rules()?, refused, SeccompAction::Allow, arch)?;
-        // The flags of clone3(2) lie in memory, which no filter sees: the C library takes clone(2) where it is missing.
-        let missing = SeccompAction::Errno(libc::ENOSYS as u32);
-        let without = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-        let without = SeccompFilter::new(without, SeccompAction::Allow, missing, arch)?;
-        for filter in [without, listed] {
-            seccompiler::apply_filter_all_threads(&BpfProgram::try_from(filter)?)?;
+        for filter in self.filters()? {
+            seccompiler::apply_filter_all_threads(&filter)?;
         }
         Ok(())
     }
 
+    /// Does so for this thread and those that it makes.
+    ///
+    /// # Errors
+    /// When the kernel, or this architecture, has no filters.
+    pub fn keep_only_in_this_thread(&self) -> Result<(), SystemCallsError> {
+        for filter in self.filters()? {
+            seccompiler::apply_filter(&filter)?;
+        }
+        Ok(())
+    }
+
+    fn filters(&self) -> Result<Vec<BpfProgram>, seccompiler::BackendError> {
+        let arch = TargetArch::try_from(std::env::consts::ARCH)?;
+        let refused = SeccompAction::Errno(libc::EPERM as u32);
+        let listed = SeccompFilter::new(self.rules()?, refused, SeccompAction::Allow, arch)?;
+        // No thread is made, so nothing need take clone(2) for clone3(2).
+        if self.0 == Part::Front {
+            return Ok(vec![listed.try_into()?]);
+        }
+        // The flags of clone3(2) lie in memory, which no filter sees: the C library takes clone(2) where it is missing.
+        let missing = SeccompAction::Errno(libc::ENOSYS as u32);
+        let without = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+        let without = SeccompFilter::new(without, SeccompAction::Allow, missing, arch)?;
+        Ok(vec![without.try_into()?, listed.try_into()?])
+    }
+
     fn rules(&self) -> Result<Rules, seccompiler::BackendError> {
         let own = match self.0 {
+            Part::Front => return front::rules(),
             Part::Keeper => KEEPER,
             Part::Enforcing => ENFORCING,
             Part::Loader => LOADER,
@@ -88,6 +112,7 @@ impl SystemCalls {
         let own = std::process::id();
         rules.insert(libc::SYS_tgkill, vec![one_of(0, u64::from(own))?]);
         match self.0 {
+            Part::Front => {}
             // Whether it lives.
             Part::Keeper => {
                 rules.insert(libc::SYS_pidfd_send_signal, vec![one_of(1, 0)?]);

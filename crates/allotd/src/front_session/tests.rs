@@ -9,6 +9,7 @@ use crate::reader::Read;
 use clap::Parser;
 use front::{AnswerHead, Tally, WINDOW_BYTES, take};
 use ledger::Persons;
+use sandbox::Restriction;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -110,7 +111,7 @@ impl World {
             socket: self.dir.path().join("sock"),
         };
         let test = async {
-            front.say(&FromFront::Ready { has_landlock: true }).await;
+            front.say(&FromFront::Ready { files: Restriction::Full }).await;
             test(front).await
         };
         let ended = async { tokio::join!(session, test) };
@@ -317,7 +318,7 @@ fn what_no_front_says_ends_it_and_the_next_one_serves() {
         let (end, ()) = world.with_front(async |_| ()).await;
         assert!(matches!(end, SessionEnd::Died), "{end}");
         let again = async |mut front: FalseFront| {
-            front.say(&FromFront::Ready { has_landlock: false }).await;
+            front.say(&FromFront::Ready { files: Restriction::No }).await;
             assert!(front.incoming.next().await.is_none());
         };
         let (end, ()) = world.with_front(again).await;
