@@ -24,7 +24,7 @@ pub fn others_view(seen: &[ResourceStatus]) -> Vec<DoctorResource> {
 
 /// A sample as the interface has it. Commands are left empty.
 pub fn sample_view(measured: &Measured) -> Sample {
-    let Measured { cpu, resources, quantum_ns, own_cpu_ns } = measured;
+    let Measured { sample: enforcer::Sample { cpu, resources }, quantum_ns, own_cpu_ns } = measured;
     let resources = resources.iter().map(|of| wire::ResourceSample {
         resource: of.resource.to_string(),
         clients: of.clients.iter().map(resource_use).collect(),

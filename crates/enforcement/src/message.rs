@@ -5,7 +5,7 @@
 use crate::reach::Reach;
 use crate::survey::Surveyed;
 use crate::walls::Wall;
-use enforcer::{CpuSample, Plan, ResourceSample, ResourceStatus, Settings};
+use enforcer::{Plan, ResourceStatus, Sample, Settings};
 use identity::ProcessIdentity;
 use ledger::{CurrencyId, Resource};
 use policy::PolicyName;
@@ -28,11 +28,11 @@ pub enum Choice {
 pub struct Task {
     /// The settings of all enforcers.
     pub settings: Settings,
-    /// Who enforces.
+    /// The choice of the enforcer.
     pub choice: Choice,
     /// Whether kinds besides the CPU are shared.
     pub shares_others: bool,
-    /// Whose processes may be touched at all.
+    /// The users whose processes may be touched at all.
     pub reach: Reach,
     /// The socket that people connect to, which is removed at the end: the keeper may not.
     pub socket: Option<PathBuf>,
@@ -99,16 +99,16 @@ pub enum Answer {
     Ended,
 }
 
-/// What an enforcer that was started is like.
+/// An enforcer that was started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Started {
     /// Whether all threads of the machine are scheduled, the kernel's own too.
     pub covers_everybody: bool,
-    /// What the process has given up, in words.
+    /// The rights that the process has given up, in words.
     pub walls: Vec<Wall>,
 }
 
-/// What is really set.
+/// The state of the machine as it is really set.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Seen {
     /// The CPU's enforcer.
@@ -119,7 +119,8 @@ pub struct Seen {
     pub active: Vec<CurrencyId>,
 }
 
-/// The CPU's enforcer: its settings, and what is not as it should be.
+/// The CPU's enforcer: its settings, and what is not as it should be. The interface's type of the same fields lies in a
+/// crate with an HTTP client, which is kept out of the enforcing process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuSeen {
     /// Its name, or `none`.
@@ -138,24 +139,22 @@ pub struct CpuSeen {
     pub hold: String,
     /// The last plan.
     pub generation: u64,
-    /// What is not as it should be.
+    /// Settings that are not as they should be, in words.
     pub drift: Vec<String>,
 }
 
-/// What was measured.
+/// The measurements of all enforcers.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Measured {
-    /// The CPU.
-    pub cpu: Option<CpuSample>,
-    /// Other resources, in their own units.
-    pub resources: Vec<ResourceSample>,
+    /// The CPU's, and those of other resources.
+    pub sample: Sample,
     /// Time between two choices, in ns, as of the last look.
     pub quantum_ns: u64,
     /// CPU time of the enforcing process, in ns.
     pub own_cpu_ns: u64,
 }
 
-/// What happened since this was asked last.
+/// The events since this was asked last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LookedAfter {
     /// Enforcers that were replaced, in words. Those in their place have no plan yet.

@@ -1,10 +1,10 @@
-//! What is really set and what was measured, in one form for all enforcers.
+//! Settings as they really are, and measurements, in one form for all enforcers.
 
 use super::Table;
 use crate::kinds::why_not_shared;
 use crate::message::{CpuSeen, Measured, Seen};
 use crate::standing::Standing;
-use enforcer::{ClientState, CpuStatus, ResourceStatus, Status, clock};
+use enforcer::{ClientState, CpuStatus, ResourceStatus, Sample, Status, clock};
 use ledger::{CurrencyId, KindName};
 
 impl Table {
@@ -83,7 +83,8 @@ impl Table {
         resources.sort_by(|a, b| a.resource.cmp(&b.resource));
         let cpu_status = self.cpu_status().and_then(|status| status.cpu.as_ref());
         let quantum_ns = cpu_status.map_or(0, |cpu| cpu.quantum_ns);
-        Measured { cpu, resources, quantum_ns, own_cpu_ns: clock::process_cpu_ns() }
+        let sample = Sample { cpu, resources };
+        Measured { sample, quantum_ns, own_cpu_ns: clock::process_cpu_ns() }
     }
 
     /// How every resource of the last plan besides the CPU is enforced, and who competes for it.
