@@ -172,7 +172,7 @@ impl Keeper {
     fn connect() -> Result<Keeper, EndedEarly> {
         let system = |what| move |error: io::Error| EndedEarly::System(what, error);
         let parent = rustix::process::getppid();
-        // What a terminal sends to everybody is the keeper's to hear; fails only for a leader of a process group.
+        // Signals of a terminal to everybody are the keeper's to hear; fails only for a leader of a process group.
         let _ = rustix::process::setsid();
         crate::precedence::take_precedence();
         let _ = std::fs::write("/proc/self/comm", "allot-enforce");
@@ -214,7 +214,7 @@ impl Keeper {
                 Err(errno) => return Err(EndedEarly::System("wait", errno.into())),
             }
             let is_ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
-            // What the keeper asked before it died is not done any more.
+            // Nothing that the keeper asked before it died is done any more.
             match (is_ready(1), is_ready(2), is_ready(0)) {
                 (true, _, _) => return Err(EndedEarly::Told),
                 (_, true, _) => return Err(EndedEarly::Alone),

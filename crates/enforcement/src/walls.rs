@@ -15,7 +15,7 @@ pub struct Wall {
     pub name: String,
     /// Whether it stands.
     pub stands: bool,
-    /// What it is, or why it does not stand.
+    /// The means, or why it does not stand.
     pub says: String,
 }
 
