@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-/// What to measure, and how.
+/// The disk to measure, and how.
 #[derive(Args, Clone, Debug)]
 pub struct CalibrateArgs {
     /// The disk, as `lsblk` names it; a partition or volume of it will do
@@ -34,7 +34,7 @@ pub struct CalibrateArgs {
     pub json: bool,
 }
 
-/// What was measured, for programs.
+/// The measurements, for programs.
 #[derive(Serialize)]
 struct Report<'a> {
     disk: &'a str,
@@ -126,7 +126,7 @@ fn measure_and_keep(args: &CalibrateArgs) -> Result<(), String> {
     } else {
         print!("{}", table(&facts, &rates, &speed));
     }
-    // What was measured is shown whether it could be kept or not.
+    // Measurements are shown whether they could be kept or not.
     saved.map_err(|why| format!("measured, but not kept: {why}"))?;
     eprintln!("kept in {}", args.disks.display());
     Ok(())

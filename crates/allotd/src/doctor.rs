@@ -1,4 +1,4 @@
-//! What this machine offers, and what allot makes of it.
+//! The report on this machine: what it offers, and what allot makes of it.
 
 use crate::{persons, walls};
 use enforcement::{Prospect, Surveyed, Wall};
@@ -8,16 +8,16 @@ use sandbox::Restriction;
 use std::sync::{Mutex, PoisonError};
 use wire::{Check, Doctor, DoctorResource, Status};
 
-/// What was found out at the start.
+/// The findings of the start.
 pub struct Findings {
     machine: MachineFacts,
     life: Result<String, String>,
     /// How each resource would be shared, the CPU first.
     resources: Vec<DoctorResource>,
     checks: Vec<Check>,
-    /// What the keeper and the enforcing process have given up.
+    /// The walls of the keeper and of the enforcing process.
     walls: Vec<Check>,
-    /// What the front that serves now has given up.
+    /// The walls of the front that serves now.
     front_walls: Mutex<Vec<Check>>,
 }
 

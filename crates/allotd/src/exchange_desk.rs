@@ -22,7 +22,7 @@ const CLEARING_PAUSE: Duration = Duration::from_secs(1);
 /// The most conflicting offers of one answer.
 const CONFLICTS_MAX: usize = 16;
 
-/// What is remembered of the market besides the ledger.
+/// The state of the market besides the ledger.
 pub struct ExchangeDesk {
     prices: PriceHistory,
     // Whether anything has changed on which a clearing depends.
@@ -47,7 +47,7 @@ impl ExchangeDesk {
         });
     }
 
-    /// What the dealer finds, where it is due; nothing most of the time.
+    /// Asks the dealer, where it is due, and returns what it finds; nothing most of the time.
     pub fn clear_if_due(&mut self, ledger: &Ledger) -> Vec<Match> {
         let waits = self.cleared.is_some_and(|cleared| cleared.elapsed() < CLEARING_PAUSE);
         if !self.must_clear || waits {
@@ -114,7 +114,7 @@ pub fn clearing(ledger: &Ledger, found: &Match) -> Option<Clearing> {
     Some(Clearing { offers: found.legs.iter().map(|leg| leg.giver).collect(), legs })
 }
 
-/// What ends now.
+/// Returns the intents that end what ends now.
 pub fn expired(ledger: &Ledger, now_s: u64) -> Vec<Intent> {
     let over = |until_s: Option<u64>| until_s.is_some_and(|until_s| until_s <= now_s);
     let offers = ledger.offers().filter(|(_, offer)| over(offer.ends_s()));
@@ -181,7 +181,7 @@ fn exchange_view(
     }
 }
 
-/// What somebody offers, has exchanged and holds; what consumes as it is told by others.
+/// Returns a trader's offers, exchanges and holdings; what consumes as it is told by others.
 pub fn trader_view(
     ledger: &Ledger,
     currency: &Currency,

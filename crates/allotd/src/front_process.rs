@@ -44,7 +44,7 @@ impl FrontProcess {
             .arg("front")
             .env_clear()
             .current_dir("/")
-            // What is typed at a terminal is for the main process, which ends it in order.
+            // A signal from a terminal is for the main process, which ends it in order.
             .process_group(0)
             .stdin(OwnedFd::from(their_door))
             .stdout(OwnedFd::from(their_line))

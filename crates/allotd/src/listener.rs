@@ -54,7 +54,7 @@ pub enum GateError {
     Os {
         /// Where.
         path: PathBuf,
-        /// What it said.
+        /// The system's reason.
         cause: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! What happens to processes. A thread reads it as the kernel tells it, so that nothing is lost while the keeper is busy;
+//! The lives of processes. A thread reads of them as the kernel tells it, so that nothing is lost while the keeper is busy;
 //! the keeper catches up before it lets anybody operate.
 
 use crate::fair_queue::FairQueue;
@@ -23,7 +23,7 @@ struct State {
     told: Told,
 }
 
-/// What happened to processes.
+/// Events in the lives of processes.
 #[derive(Default)]
 pub struct Told {
     /// In their order.
@@ -63,7 +63,7 @@ impl Lives {
         Lives { state: Mutex::new(State { source, told: Told::default() }) }
     }
 
-    /// What was told and not yet taken.
+    /// Takes the events that were told and not yet taken.
     pub fn take(&self) -> Told {
         std::mem::take(&mut self.lock().told)
     }

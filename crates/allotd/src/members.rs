@@ -1,4 +1,4 @@
-//! What consumes, from the words of the interface to the ledger's and back: threads, processes and
+//! Consumers, from the words of the interface to the ledger's and back: threads, processes and
 //! cgroups. Whose each is, the kernel says; a caller's word counts for nothing.
 
 use ledger::{Currency, CurrencyId, CurrencyKind, Ledger, Member, NewClient, ProcessIdentity};
@@ -139,7 +139,7 @@ fn cgroup_id(member: Member) -> Option<u64> {
     }
 }
 
-/// What consumes as a currency or as a client that it funds, at most [`SHOWN_MAX`]; and how many more there are. So many
+/// Returns what consumes as a currency or as a client that it funds, at most [`SHOWN_MAX`]; and how many more there are. So many
 /// tickets are followed as `room` has left; where that ends, at least one is left out.
 pub fn all_of(ledger: &Ledger, id: CurrencyId, room: &mut usize) -> (Vec<Member>, u64) {
     let mut seen = BTreeSet::from([id]);
@@ -163,7 +163,7 @@ pub fn all_of(ledger: &Ledger, id: CurrencyId, room: &mut usize) -> (Vec<Member>
     (all, left_out)
 }
 
-/// Whose client it is, where that has joined no other.
+/// Returns the member whose client it is, where that has joined no other.
 fn founder_of(ledger: &Ledger, id: CurrencyId) -> Option<Member> {
     match ledger.currency(id)?.record.kind {
         CurrencyKind::Client { founder, .. } => Some(founder),
@@ -172,7 +172,7 @@ fn founder_of(ledger: &Ledger, id: CurrencyId) -> Option<Member> {
     .filter(|founder| ledger.joined_by(founder).is_none())
 }
 
-/// Those of the threads and cgroups after `last` that are gone, some at a time; `last` moves on.
+/// Returns the threads and cgroups after `last` that are gone, some at a time; `last` moves on.
 pub fn gone(ledger: &Ledger, cgroups: &Cgroups, last: &mut Option<Member>) -> Vec<Member> {
     let ends = |member: &Member| matches!(member, Member::Thread(_) | Member::Cgroup(_));
     let all: BTreeSet<Member> = members(ledger).filter(ends).collect();
@@ -200,7 +200,7 @@ pub fn member_view(member: &Member, commands: &Commands, cgroups: &Cgroups) -> M
     }
 }
 
-/// What a client is called by whose it is.
+/// Names a client by its member.
 pub fn member_name(member: &Member, commands: &Commands, cgroups: &Cgroups) -> String {
     match member_view(member, commands, cgroups) {
         MemberView::Process(process) => process.command,

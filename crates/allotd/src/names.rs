@@ -14,7 +14,7 @@ const ANSWERS_MAX: usize = 10_000;
 /// How long whoever must not be kept waiting waits for the system.
 const PATIENCE: Duration = Duration::from_millis(10);
 
-/// What the system is asked.
+/// A question to the system.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Question {
     UserByUid(u32),
@@ -23,7 +23,7 @@ enum Question {
     GroupsOf(String, u32),
 }
 
-/// What it says: names and ids of users or groups; nothing where there is no such.
+/// The answers: names and ids of users or groups; nothing where there is no such.
 type Answer = Vec<(String, u32)>;
 
 /// Remembers names.

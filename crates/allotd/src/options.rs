@@ -38,7 +38,7 @@ pub struct Options {
     /// The socket of the machine's allotd, to which a private one defers while both would hold processes
     #[arg(long, value_name = "PATH", default_value_os_t = wire::default_socket())]
     pub machine_socket: PathBuf,
-    /// Who draws
+    /// Algorithm that chooses who runs next
     #[arg(long, value_name = "POLICY", default_value = "lottery")]
     pub policy: policy::PolicyName,
     /// Of the policy's random numbers [default: from the system]
@@ -51,23 +51,23 @@ pub struct Options {
     /// that allotd may use]
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
     pub cpus: Option<CpuList>,
-    /// Who enforces cpu tickets
+    /// Enforcer of cpu tickets
     #[arg(long, value_name = "ENFORCER", default_value = "auto", value_parser = enforcer_names())]
     pub enforcer: String,
-    /// Who waits for a lock of the kernel does not lend its tickets to who holds it (sched-ext)
+    /// A thread that waits for a lock of the kernel does not lend its tickets to the holder (sched-ext)
     #[arg(long)]
     pub no_transfer: bool,
     /// How the losers of a draw wait (user-level)
     #[arg(long, value_enum, default_value_t = HoldName::Auto)]
     pub hold: HoldName,
-    /// Who keeps shares of memory and of disks, once anybody has tickets of them
+    /// Enforcers of memory and of disks, once anybody has tickets of them
     #[arg(long, value_enum, default_value_t = OthersName::Auto)]
     pub others: OthersName,
-    /// Who loses memory when there is too little: min-funding, inverse-lottery or fault-share; or
+    /// Policy that chooses who loses memory when there is too little: min-funding, inverse-lottery or fault-share; or
     /// kernel, which chooses by itself within everybody's share
     #[arg(long, value_name = "POLICY", default_value = "min-funding", value_parser = memory_policy)]
     pub memory_policy: MemoryPolicy,
-    /// What min-funding takes away of what a client's unused memory counts, in thousandths
+    /// Part of a client's unused memory that min-funding does not count, in thousandths
     #[arg(long, value_name = "N", default_value_t = 750,
         value_parser = clap::value_parser!(u64).range(0..=999))]
     pub memory_idle_tax: u64,
@@ -101,7 +101,7 @@ pub struct Options {
     pub recover: bool,
 }
 
-/// What allotd does besides serving.
+/// The commands of allotd besides serving.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// Say what this machine offers, and what allot makes of it
@@ -142,7 +142,7 @@ fn enforcer_names() -> impl clap::builder::TypedValueParser<Value = String> {
     PossibleValuesParser::new(all)
 }
 
-/// Who keeps shares of memory and disks.
+/// The enforcers of memory and disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OthersName {
     /// cgroup v2, where this machine has it
@@ -151,7 +151,7 @@ pub enum OthersName {
     None,
 }
 
-/// Who loses memory when there is too little; `None`: whom the kernel chooses.
+/// The policy that chooses who loses memory when there is too little; `None`: the kernel chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryPolicy(pub Option<policy::ReclaimName>);
 
@@ -228,7 +228,7 @@ fn own_setting(text: &str) -> Result<(String, String), String> {
 }
 
 impl Options {
-    /// Who is to enforce.
+    /// Returns the choice of the enforcer.
     pub fn choice(&self) -> Choice {
         match self.enforcer.as_str() {
             "auto" => Choice::Best,

@@ -10,7 +10,7 @@ pub fn tell_enforcing(pid: u32) {
     ENFORCING.store(pid, Ordering::Relaxed);
 }
 
-/// What a process is to allotd, by its number and its parent's, if it is a part of it.
+/// Returns the part of allotd that a process is, by its number and its parent's; `None` of others.
 pub fn which(pid: u32, parent: u32) -> Option<&'static str> {
     let (own, enforcing) = (std::process::id(), ENFORCING.load(Ordering::Relaxed));
     match (pid, parent) {

@@ -1,4 +1,4 @@
-//! Who is a person, who is a service, and who is neither: by login.defs(5), the name services and
+//! Persons, services, and users who are neither: by login.defs(5), the name services and
 //! the kernel's logins. And where a process lives, for the rules of the funding policy.
 
 use crate::names::Names;
@@ -14,7 +14,7 @@ const NOBODY: [u32; 3] = [65_534, 65_535, u32::MAX];
 /// Above this are directory services' users (SSSD, FreeIPA), and those of containers.
 const FIRST_BEYOND: u32 = 65_536;
 
-/// Who a process belongs to, and where it lives.
+/// The user of a process, and the place where it lives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Who {
     /// Real uid.
@@ -27,7 +27,7 @@ pub struct Who {
     pub group: Option<String>,
     /// The names of all groups that the user is a member of.
     pub groups: Vec<String>,
-    /// Who logged in, where a login has started it.
+    /// The user who logged in, where a login has started it.
     pub login_uid: Option<u32>,
     /// Its cgroup; empty where a user is asked about and no process.
     pub cgroup: String,
@@ -35,7 +35,7 @@ pub struct Who {
     pub has_own_users: bool,
 }
 
-/// What kind of user somebody is.
+/// The kind of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Somebody who logs in.
@@ -97,7 +97,7 @@ impl People {
         [self.last.saturating_add(1)..=DYNAMIC_SERVICES.start() - 1, FIRST_BEYOND..=u32::MAX - 1]
     }
 
-    /// What kind of user a process has. Uids that no range names are people's where the name
+    /// Returns the kind of user that a process has. Uids that no range names are people's where the name
     /// services know them, or where they have logged in.
     pub fn kind(&self, who: &Who) -> Kind {
         let uid = who.uid;

@@ -1,4 +1,4 @@
-//! Who is behind a uid: shadow's `/etc/subuid` gives users ranges of uids for their containers.
+//! The person behind a uid: shadow's `/etc/subuid` gives users ranges of uids for their containers.
 
 use ledger::Persons;
 use nix::unistd::User;
@@ -22,7 +22,7 @@ pub fn of_this_machine() -> Persons {
     }
 }
 
-/// What `/etc/nsswitch.conf` names as sources of subordinate uids besides the file. They answer for a user who is named
+/// The sources of subordinate uids that `/etc/nsswitch.conf` names besides the file. They answer for a user who is named
 /// and have no list of users, so the ranges that they give cannot be known from a uid.
 pub fn sources_not_read() -> Vec<String> {
     sources_besides_files(&std::fs::read_to_string("/etc/nsswitch.conf").unwrap_or_default())

@@ -31,7 +31,7 @@ const NAMES_WITHIN: Duration = Duration::from_secs(1);
 /// An answer as JSON.
 pub type Answer = Result<Bytes, ApiError>;
 
-/// What can be looked at. The uid is the caller's; `None` where the kernel does not say.
+/// A thing to look at. The uid is the caller's; `None` where the kernel does not say.
 pub enum Read {
     /// The funding graph, or a page of it.
     Ledger(Option<Page>, Option<u32>, oneshot::Sender<Answer>),
@@ -55,7 +55,7 @@ pub struct Reader {
     pub hides_processes: bool,
 }
 
-/// What is kept between two answers.
+/// The state between two answers.
 struct Kept {
     copy: Option<Box<Snapshot>>,
     /// The whole funding graph of that copy, shared among all who are being sent it.

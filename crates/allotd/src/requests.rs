@@ -26,7 +26,7 @@ const TRADERS_MAX: usize = 1000;
 /// The most currencies of one page of the ledger.
 const PAGE_MAX: u64 = 10_000;
 
-/// What answers cost that concern more than one thing, in operations.
+/// The costs of answers that concern more than one thing, in operations.
 mod work {
     pub(super) const STATUS: u64 = 5;
     pub(super) const SAMPLE: u64 = 10;
@@ -39,23 +39,23 @@ const TRACE_PAUSE: Duration = Duration::from_millis(50);
 /// So many of its events are written, then it is others' turn.
 const TRACE_CHUNK: usize = 64;
 
-/// What every request needs.
+/// Everything that all requests need.
 pub struct Shared {
     /// To the keeper.
     pub keeper: Arc<FairQueue<keeper::Request>>,
     /// To those who only look.
     pub reader: Arc<FairQueue<Read>>,
-    /// Whose limits hold for whom.
+    /// The person whose limits hold for a uid.
     pub persons: Arc<ledger::Persons>,
     /// Whether `/proc` shows users their own processes alone; then neither do we say what these run.
     pub hides_processes: bool,
     /// The uid that rules this allotd besides root.
     pub ruler: u32,
-    /// What callers have not taken.
+    /// The answers that callers have not taken.
     pub unread: Tally,
     /// From the keeper.
     pub events: broadcast::Sender<Event>,
-    /// What was found out about the machine at the start.
+    /// The findings about the machine.
     pub doctor: Arc<doctor::Findings>,
     /// Where the audit's files are.
     pub audit_dir: PathBuf,

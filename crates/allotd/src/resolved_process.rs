@@ -11,7 +11,7 @@ pub struct ResolvedProcess {
     pub client: NewClient,
     /// The name of its command.
     pub command: String,
-    /// What the process is, if allot never manages it: to hold it would hang the machine or allotd.
+    /// The kind of process, if allot never manages it: to hold it would hang the machine or allotd.
     pub spared: Option<&'static str>,
 }
 

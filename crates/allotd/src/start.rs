@@ -47,17 +47,17 @@ pub enum StartError {
     /// A directory cannot be made or used.
     #[error("cannot use the directory {path}: {cause}")]
     Directory {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's reason.
         cause: io::Error,
     },
     /// A directory that others could have prepared.
     #[error("{path} belongs to uid {owner}, not to you; name another with --socket/--state-dir")]
     NotOurs {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Whose.
+        /// The uid of its owner.
         owner: u32,
     },
     /// The journal.
@@ -93,9 +93,9 @@ pub enum StartError {
     /// The machine.
     #[error("the system refused to {what}: {cause}")]
     System {
-        /// What.
+        /// The step that failed.
         what: &'static str,
-        /// What it said.
+        /// The system's reason.
         cause: io::Error,
     },
 }
@@ -157,7 +157,7 @@ async fn serve_until_told(
         }
     };
     let persons = persons::of_this_machine();
-    // What takes rights comes first. Another allotd that listens at the socket is a clear reason to end, and its
+    // The steps that take rights come first. Another allotd that listens at the socket is a clear reason to end, and its
     // registry is left alone.
     let gate = Gate::open(&places.socket, options.user.then_some(uid), persons.clone())?;
     let life = observe::watch_best();

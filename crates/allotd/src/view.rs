@@ -15,7 +15,7 @@ pub fn part(value: u64) -> f64 {
 /// Some of the ledger.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
-    /// Those after this id; from the first where it is left out.
+    /// The id after which they begin; from the first where it is left out.
     pub after: Option<u64>,
     /// So many currencies, and the tickets that they hold.
     pub limit: usize,
@@ -118,7 +118,7 @@ fn currency_view(
     }
 }
 
-/// What a currency is called.
+/// Returns a currency's name.
 pub fn currency_name(
     ledger: &Ledger,
     id: CurrencyId,
@@ -135,7 +135,7 @@ pub fn currency_name(
     }
 }
 
-/// What a currency has received of a good, less what it gives.
+/// Returns the amount of a good that a currency has received, less what it gives.
 fn exchanged(ledger: &Ledger, id: CurrencyId, resource: &Resource, kind: TicketKind) -> i64 {
     let good = Good { resource: resource.clone(), kind };
     let sum = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// The user whom the keeper becomes where nothing is said.
 const DEFAULT_USER: &str = "allot";
 
-/// Who the keeper is to be, and where it works.
+/// The user whom the keeper is to become, and the places where it works.
 pub struct KeeperWalls {
     /// `None`: it stays who it is.
     user: Option<User>,
@@ -160,7 +160,7 @@ pub fn of_front(files: Restriction) -> [Wall; 3] {
     ]
 }
 
-/// What the keeper reads: processes, cgroups and devices; names of users, by whatever the system has for that; its own
+/// The files that the keeper reads: processes, cgroups and devices; names of users, by whatever the system has for that; its own
 /// program and libraries.
 const READ: [&str; 16] = [
     "/proc",

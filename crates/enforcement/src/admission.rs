@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What of plans is followed, and what was refused of the last.
+/// The decision about plans, and the clients that it refused of the last.
 pub struct Admission {
     reach: Reach,
     /// This process and the one that asks; they and what they have made are parts of allotd.
@@ -29,7 +29,7 @@ pub struct Admission {
     refused: Vec<(PlannedClient, String)>,
 }
 
-/// Whose things are: the kernel's answers, or a test's. `None` of what is gone.
+/// The owners of things: the kernel's answers, or a test's. `None` of a thing that is gone.
 #[derive(Clone, Copy)]
 pub struct WhoseIs {
     /// The facts of a process, or why they cannot be had.
@@ -38,7 +38,7 @@ pub struct WhoseIs {
     pub cgroup: fn(u64) -> Option<u32>,
 }
 
-/// What decides whether a process may be managed.
+/// The facts that decide whether a process may be managed.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessOwner {
     /// The real uid.
@@ -143,7 +143,7 @@ impl Admission {
             (None, Target::Process(process)) => self.uid_of(process)?,
             (None, Target::Cgroup(id)) => (self.whose.cgroup)(id),
         };
-        // What is gone, enforcers find out too.
+        // Enforcers find out too that it is gone.
         let Some(uid) = uid else { return Ok(()) };
         self.must_be_within_reach(uid)?;
         self.admitted.insert(target, uid);

@@ -136,7 +136,7 @@ impl Enforcement {
         self.started.covers_everybody
     }
 
-    /// What the process has given up.
+    /// The rights that the process has given up.
     pub fn walls(&self) -> &[Wall] {
         &self.started.walls
     }
@@ -179,7 +179,7 @@ impl Enforcement {
         }
     }
 
-    /// What was really set at the last look.
+    /// The settings as they really were at the last look.
     pub fn seen(&self) -> &Seen {
         &self.link.seen
     }

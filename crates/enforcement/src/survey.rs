@@ -21,7 +21,7 @@ pub struct Prospect {
 pub struct Surveyed {
     /// Every resource, the CPU first.
     pub resources: Vec<Prospect>,
-    /// What was tried out.
+    /// The results of trials.
     pub checks: Vec<Check>,
 }
 

@@ -26,7 +26,7 @@ pub fn front(bytes: &[u8]) {
     }
 }
 
-/// What either end reads, if it is a message, can be sent again.
+/// Reads a message as either end does: one that can be read can be sent again.
 fn messages(bytes: &[u8]) {
     if let Ok(read) = message::<FromFront>(bytes) {
         let sent = frame(&read).expect("it is short");

@@ -91,13 +91,13 @@ pub enum Request {
     Sample,
     /// Measurements as they are taken.
     Samples { interval_ms: Option<u64> },
-    /// What happened, and what happens.
+    /// Past events, and events as they happen.
     Events { after: Option<u64>, follow: Option<bool> },
     /// The record of who changed what.
     Audit { since_unix_ms: Option<u64> },
     /// Every choice of the scheduler in the kernel.
     Trace { client: Option<u64> },
-    /// What this machine offers.
+    /// The report on this machine.
     Doctor,
     /// The scheduling policy.
     Policy,

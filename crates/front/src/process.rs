@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use tokio::net::{UnixDatagram, UnixStream};
 use tokio::sync::watch;
 
-/// What the kernel is to kill first of allot when there is too little memory.
+/// The front is the first part of allot that the kernel kills when there is too little memory.
 const OOM_SCORE: i32 = 300;
 
 #[derive(Debug, thiserror::Error)]

@@ -164,7 +164,7 @@ async fn traders(
         .await
 }
 
-/// What was measured last.
+/// The last measurements.
 #[utoipa::path(get, path = "/v1/sample", responses((status = 200, body = Sample)))]
 async fn sample(State(link): State<Arc<Link>>, ConnectInfo(peer): ConnectInfo<Peer>) -> Answered {
     ask(&link, &peer, Request::Sample).await
@@ -248,7 +248,7 @@ async fn audit(
     ask(&link, &peer, Request::Audit { since_unix_ms }).await
 }
 
-/// What this machine offers, and what allot makes of it.
+/// The report on this machine: its resources, and how allot shares them.
 #[utoipa::path(get, path = "/v1/doctor", responses((status = 200, body = Doctor)))]
 async fn doctor(State(link): State<Arc<Link>>, ConnectInfo(peer): ConnectInfo<Peer>) -> Answered {
     ask(&link, &peer, Request::Doctor).await
@@ -259,7 +259,7 @@ struct TraceQuery {
     client: Option<u64>,
 }
 
-/// What the scheduler does, choice by choice, one a line (paper 3, table 4). It makes every choice
+/// The choices of the scheduler, one a line (paper 3, table 4). It makes every choice
 /// cost more: for the superuser, and the owner of a private allotd. A second reader ends the
 /// first's.
 #[utoipa::path(

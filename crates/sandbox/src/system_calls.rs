@@ -144,7 +144,7 @@ fn one_of(argument: u8, value: u64) -> Result<SeccompRule, seccompiler::BackendE
     SeccompRule::new(vec![condition(argument, Width::Dword, Is::Eq, value)?])
 }
 
-/// What bpf(2) can do with what is loaded, by number: look up, change and walk maps, run a program that is there, ask
+/// The commands of bpf(2) for what is loaded, by number: look up, change and walk maps, run a program that is there, ask
 /// about things, attach and detach.
 const BPF_COMMANDS: &[u64] = &[1, 2, 3, 4, 10, 15, 21, 24, 25, 26, 27, 28, 29, 34];
 

@@ -1,4 +1,4 @@
-//! What a process can still do behind each part's walls, tried by one that wants more.
+//! The walls of each part, tried from behind by a process that wants more.
 
 use allot_sandbox::{CapabilitySet, Files, Part, Restriction, SystemCalls, User, capabilities};
 use nix::sys::wait::{WaitStatus, waitpid};
@@ -53,7 +53,7 @@ fn call(number: libc::c_long, arguments: [u64; 4]) -> io::Result<()> {
     }
 }
 
-/// What no part may do.
+/// Tries what no part may do.
 fn must_be_walled_off(victim: u64) -> Result<(), String> {
     const EPERM: &[i32] = &[libc::EPERM];
     for (what, number, arguments) in [

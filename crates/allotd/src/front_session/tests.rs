@@ -151,7 +151,7 @@ impl FalseFront {
     }
 
     async fn send(&mut self, bytes: &[u8]) {
-        // What ends it may come before the last byte.
+        // Its end may come before the last byte.
         let _ = self.outgoing.write_all(bytes).await;
     }
 

@@ -1,4 +1,4 @@
-//! What becomes of processes: as the kernel tells it, and as a look at all of them finds it.
+//! The fate of processes: as the kernel tells it, and as a look at all of them finds it.
 
 use super::request::EVENTS_PAGE;
 use super::state::{Round, Running};
@@ -51,7 +51,7 @@ impl Running {
                 // A reaped process may have lost its start time; its number is good enough to
                 // find it among the clients, since the number was its own until now.
                 let gone = process.identity.or_else(|| self.client_numbered(process.pid));
-                // What its threads were part of is found by the next look around.
+                // The next look around finds what its threads were part of.
                 if let Some(process) = gone.filter(|it| self.consumes(*it)) {
                     self.observe(Intent::from(Exit { member: process.into() }), entries);
                     self.commands.remove(&process);

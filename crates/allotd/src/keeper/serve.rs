@@ -153,7 +153,7 @@ impl Running {
         let mut stop = false;
         let mut reads = Vec::new();
         let mut round = Round::default();
-        // What the kernel has told by now comes before what anybody asks: an operation finds the ledger as if
+        // Events that the kernel has told by now come before what anybody asks: an operation finds the ledger as if
         // it had been asked after all that happened before it.
         let operates = requests.iter().any(|it| matches!(it, Request::Operate { .. }));
         let watched_until_ticks =

@@ -67,7 +67,7 @@ pub(super) struct Waiting {
     pub(super) upto: usize,
 }
 
-/// What an operation made.
+/// The things that an operation made.
 #[derive(Default)]
 pub(super) struct Made {
     pub(super) currency: Option<CurrencyId>,
@@ -101,7 +101,7 @@ pub(super) struct Running {
     pub(super) released: BTreeSet<ProcessIdentity>,
     pub(super) joined_as: JoinedAs,
     pub(super) written: Written,
-    /// What was observed while the journal could not be written: it is so, and is written when there is room.
+    /// Observations from while the journal could not be written: they hold, and are written when there is room.
     pub(super) owed: Vec<Entry>,
     /// When the journal could not be written, until it can.
     pub(super) failed: Option<Instant>,

@@ -77,7 +77,7 @@ impl LimitRule {
     }
 }
 
-/// What a currency gets of the resources besides the CPU.
+/// The amounts that a currency gets of the resources besides the CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct Others<'a> {
     pub memory: Option<Share>,
@@ -115,7 +115,7 @@ impl Others<'_> {
         self.limits.iter().filter_map(limit).collect()
     }
 
-    /// What is wrong with it, if anything.
+    /// Returns what is wrong with it, if anything.
     pub fn check(&self) -> Result<(), String> {
         let instances = self.disk.iter().chain(self.net);
         for (name, share) in instances {

@@ -34,17 +34,17 @@ pub enum PolicyFileError {
     /// It cannot be read.
     #[error("cannot read the funding policy {path}: {cause}")]
     Unreadable {
-        /// Which file.
+        /// The file's path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's reason.
         cause: std::io::Error,
     },
     /// It is not what a policy looks like.
     #[error("the funding policy {path} is wrong: {cause}")]
     Malformed {
-        /// Which file.
+        /// The file's path.
         path: PathBuf,
-        /// What and where.
+        /// The mistake and its place.
         cause: String,
     },
 }
@@ -62,7 +62,7 @@ pub struct FundingPolicy {
     rule: Vec<Rule>,
     #[serde(skip)]
     people: People,
-    /// What base has of memory to promise, in KiB; 0 where that is not known.
+    /// Memory that base can promise, in KiB; 0 where that is not known.
     #[serde(skip)]
     memory_kib: u64,
     #[serde(skip)]
@@ -95,7 +95,7 @@ impl FundingPolicy {
         Ok(policy)
     }
 
-    /// Whose processes it names, as far as uids tell.
+    /// Returns the users whose processes it names, as far as uids tell.
     pub fn reach(&self) -> &Reach {
         &self.reach
     }
@@ -108,7 +108,7 @@ impl FundingPolicy {
     /// Understand a policy's text. What it leaves out is as in the default policy.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// A text of what is wrong with it, and where.
     pub fn parse(text: &str) -> Result<FundingPolicy, String> {
         let policy: FundingPolicy = toml::from_str(text).map_err(|error| error.to_string())?;
         policy.check()?;
@@ -156,7 +156,7 @@ impl FundingPolicy {
         Ok(())
     }
 
-    /// What is sure to be promised, whoever comes, must be there: users' amounts are first come, first
+    /// Checks that promises which hold whoever comes can be kept: users' amounts are first come, first
     /// served.
     fn check_sums(&self) -> Result<(), String> {
         let mut sums: BTreeMap<Resource, u64> = BTreeMap::new();
@@ -185,7 +185,7 @@ impl FundingPolicy {
         Ok(())
     }
 
-    /// What each section gives of the resources besides the CPU.
+    /// Returns what each section gives of the resources besides the CPU.
     fn all_others(&self) -> impl Iterator<Item = (String, Others<'_>)> {
         let sections = [("[system]", self.system.others()), ("[users]", self.users.others())];
         let sections = sections.into_iter().map(|(name, others)| (name.to_owned(), others));
@@ -205,7 +205,7 @@ impl FundingPolicy {
         all
     }
 
-    /// What it gives now to a currency that it keeps below base; `None` where it has that no more.
+    /// Returns what it gives now to a currency that it keeps below base; `None` where it has that no more.
     fn given(&self, key: &PolicyKey) -> Option<Given> {
         let per = match key {
             PolicyKey::User(_) => Per::User,
@@ -248,7 +248,7 @@ impl FundingPolicy {
             Some(Placement { key, name, owner, group, mode, funding, limits })
         };
         let mut levels: Vec<Placement> = ledger.homes().filter_map(changed).collect();
-        // What some have no more is there for others.
+        // Levels that shrink come first: others can have what they give up.
         levels.sort_by_key(|level| ledger.home(&level.key).is_some_and(|home| grows(home, level)));
         levels
     }

@@ -13,7 +13,7 @@ pub(super) type Limits = BTreeMap<Resource, DiskLimit>;
 /// The tickets and hard caps of a currency.
 pub(super) type Given = (Vec<Funding>, Limits);
 
-/// What one of the clients is made with that are everybody's: the kernel's threads, and the
+/// The settings of a client that is everybody's: the kernel's threads, or the
 /// processes that nobody manages. Where neither is given, the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -32,7 +32,7 @@ pub(super) struct SystemRule {
     pub(super) managed: bool,
     /// Whether the superuser may give tickets to those by hand that are not managed.
     pub(super) by_hand: bool,
-    /// Who is a service; where it is left out, [`crate::people::People::kind`] says.
+    /// The uids of services; where it is left out, [`crate::people::People::kind`] says.
     pub(super) uids: Option<UidRange>,
     /// A hard ticket from base, in thousandths of the CPU.
     pub(super) floor: u64,
@@ -50,7 +50,7 @@ pub(super) struct UsersRule {
     pub(super) managed: bool,
     /// Whether those may be given tickets by hand that are not managed.
     pub(super) by_hand: bool,
-    /// Who is a person; where it is left out, [`crate::people::People::kind`] says.
+    /// The uids of persons; where it is left out, [`crate::people::People::kind`] says.
     pub(super) uids: Option<UidRange>,
     pub(super) one_currency: Per,
     /// Base tickets of each user (or group), or a part.
@@ -63,7 +63,7 @@ pub(super) struct UsersRule {
     pub(super) disk_limits: bool,
 }
 
-/// What runs in containers of the machine's, under uids that are not its users': one currency.
+/// The currency of what runs in containers of the machine's, under uids that are not its users'.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ContainersRule {
@@ -82,7 +82,7 @@ pub(super) enum Per {
     Group,
 }
 
-/// What each process gets from the currency that funds it.
+/// The tickets that each process gets from the currency that funds it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ProcessRule {
@@ -300,7 +300,7 @@ impl SystemRule {
         Some(vec![shared(key, "system", self.given(memory_kib))])
     }
 
-    /// What the currency of services is given.
+    /// Returns what the currency of services is given.
     pub(super) fn given(&self, memory_kib: u64) -> Given {
         let cpu = match self.floor {
             0 => soft(USER_CPU),
@@ -336,7 +336,7 @@ impl UsersRule {
         })
     }
 
-    /// What each user, or each group, is given.
+    /// Returns what each user, or each group, is given.
     pub(super) fn given(&self, memory_kib: u64) -> Given {
         let cpu = thousandths(Resource::CPU, self.cpu);
         let funding = std::iter::once(cpu).chain(self.others().funding(memory_kib)).collect();
