@@ -10,7 +10,7 @@
 #[path = "../tests/common/funds.rs"]
 mod funds;
 
-use enforce_scx::{Fifo, ProgramCost, Scx, ScxOptions, program_costs};
+use enforce_scx::{Fifo, ProgramCost, Scx, ScxOptions, loader_main, program_costs};
 use enforcer::{Enforcer, Plan};
 use funds::Funds;
 use ledger::{Member, ThreadIdentity};
@@ -27,6 +27,11 @@ const STATS: &str = "/proc/sys/kernel/bpf_stats_enabled";
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    // The loader is this program again.
+    if arguments.first().is_some_and(|word| word == "helper") {
+        loader_main();
+        return;
+    }
     let [scheduler, runnable, seconds, rest @ ..] = arguments.as_slice() else {
         eprintln!("usage: kernel_cost default|fifo|allot RUNNABLE SECONDS [POLICY]");
         process::exit(2);

@@ -22,7 +22,7 @@
 #[path = "../tests/common/funds.rs"]
 mod funds;
 
-use enforce_scx::{Scx, ScxOptions};
+use enforce_scx::{Scx, ScxOptions, loader_main};
 use enforcer::{CpuSample, Enforcer};
 use funds::Funds;
 use ledger::{CurrencyId, TicketKind};
@@ -38,6 +38,11 @@ const SETTLE: Duration = Duration::from_secs(5);
 
 fn main() {
     let arguments: Vec<String> = env::args().skip(1).collect();
+    // The loader is this program again.
+    if arguments.first().is_some_and(|word| word == "helper") {
+        loader_main();
+        return;
+    }
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["work", seed] => work(number(seed)),

@@ -8,7 +8,7 @@
 #[path = "../tests/common/funds.rs"]
 mod funds;
 
-use enforce_scx::{Scx, ScxOptions};
+use enforce_scx::{Scx, ScxOptions, loader_main};
 use enforcer::{Enforcer, TraceEventKind};
 use funds::Funds;
 use policy::PolicyName;
@@ -29,6 +29,11 @@ const LOOK: Duration = Duration::from_millis(100);
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    // The loader is this program again.
+    if arguments.first().is_some_and(|word| word == "helper") {
+        loader_main();
+        return;
+    }
     let numbers: Option<Vec<u64>> = arguments.iter().map(|text| text.parse().ok()).collect();
     match numbers.as_deref() {
         Some([seed, milliseconds]) if *milliseconds > 0 => run(*seed, *milliseconds),

@@ -2,9 +2,9 @@
 //! which of the plans in them are followed.
 
 use crate::admission::{Admission, ProcessOwner, WhoseIs};
-use enforcer::frame;
 use crate::message::{Answer, Request};
 use crate::reach::Reach;
+use enforcer::frame;
 use enforcer::{Plan, PlannedClient, TraceEvent};
 use identity::ProcessIdentity;
 use ledger::Member;

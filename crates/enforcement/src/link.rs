@@ -122,7 +122,7 @@ impl Link {
         let (to, from) = (Arc::clone(&self.stream), Arc::clone(&self.stream));
         // Where a request cannot be written, the reader finds the stream broken.
         let write =
-            move || drop(requests.iter().try_for_each(|request| frame::write(&to, &request)));
+            move || drop(requests.iter().try_for_each(|request| frame::write(&*to, &request)));
         let read = move || {
             loop {
                 let answer = receive(&from);
@@ -292,7 +292,7 @@ impl Link {
     fn write(&self, request: Request) -> Result<(), FrameError> {
         match &self.threads {
             Some(threads) => threads.out.send(request).map_err(|_| FrameError::Closed),
-            None => frame::write(&self.stream, &request),
+            None => frame::write(&*self.stream, &request),
         }
     }
 

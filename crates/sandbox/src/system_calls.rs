@@ -103,7 +103,7 @@ impl SystemCalls {
         }
         let families: &[i32] = match self.0 {
             Part::Keeper | Part::Enforcing => &[libc::AF_UNIX, libc::AF_NETLINK],
-            Part::Loader => &[],
+            Part::Front | Part::Loader => &[],
         };
         if !families.is_empty() {
             let families = families.iter().map(|family| one_of(0, *family as u64));
