@@ -5,9 +5,8 @@
 //! The CPU time that it took to serve somebody is charged too: whoever has used much of it rests until it has come back.
 //! So a few who ask all the time take a part of a CPU from everybody, and not one CPU.
 
-use crate::allowance::Allowances;
+use front::Allowances;
 use policy::{Policy, Stride};
-use rustix::time::{ClockId, clock_gettime};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -41,12 +40,6 @@ fn weight(key: u64) -> u64 {
 
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// CPU time of this thread.
-pub fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
 /// The reason why something was not taken into the queue.

@@ -2,7 +2,6 @@
 //!
 //! A program that has an enforcer of its own calls [`run`] with its registration; `allotd` itself has none.
 
-mod allowance;
 mod answer_flow;
 mod api_error;
 mod audit;

@@ -2,7 +2,7 @@
 //! looks keeps nobody waiting who acts. Persons take turns here as with the keeper.
 
 use crate::exchange_desk;
-use crate::fair_queue::{FairQueue, thread_time};
+use crate::fair_queue::FairQueue;
 use crate::keeper::{Request, Snapshot};
 use crate::members::{self, Commands};
 use crate::names::Names;
@@ -10,6 +10,7 @@ use crate::policy_file::FundingPolicy;
 use crate::resolve::Resolver;
 use crate::view::{Page, currency_name, ledger_view};
 use bytes::Bytes;
+use front::thread_time;
 use ledger::{Caller, Ledger, ProcessIdentity, ResourceKinds};
 use serde::Serialize;
 use std::collections::BTreeSet;

@@ -2,6 +2,7 @@
 
 use crate::door::NewConnection;
 use crate::link::Closing;
+use crate::meter::{Meter, thread_time};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -86,11 +87,14 @@ pub struct Connection {
     was_answering: bool,
     reading: Option<Pin<Box<Sleep>>>,
     writing: Option<Pin<Box<Sleep>>>,
+    meter: Meter,
+    /// The rest of a person who has used much of the front.
+    resting: Option<Pin<Box<Sleep>>>,
 }
 
 impl Connection {
     /// A new one.
-    pub fn new(stream: UnixStream, peer: Peer) -> Connection {
+    pub fn new(stream: UnixStream, peer: Peer, meter: Meter) -> Connection {
         Connection {
             stream,
             peer,
@@ -100,7 +104,24 @@ impl Connection {
             was_answering: false,
             reading: None,
             writing: None,
+            meter,
+            resting: None,
         }
+    }
+
+    /// Whether its person has to rest before more is read; wakes the task when that is over.
+    fn rests(&mut self, context: &mut Context<'_>) -> bool {
+        if self.resting.is_none() {
+            let rest = self.meter.rest(self.peer.person, std::time::Instant::now());
+            self.resting = rest.map(|rest| Box::pin(tokio::time::sleep(rest)));
+        }
+        let rests =
+            self.resting.as_mut().is_some_and(|rest| rest.as_mut().poll(context).is_pending());
+        if !rests && self.resting.take().is_some() {
+            // What we did not read was not late.
+            self.waits_since = Instant::now();
+        }
+        rests
     }
 
     /// Notes where a request begins and ends. Answers when the caller has to have gone on; `None` while it waits for us.
@@ -138,9 +159,15 @@ impl AsyncRead for Connection {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        if this.rests(context) {
+            return Poll::Pending;
+        }
         let before = buffer.filled().len();
         let read = Pin::new(&mut this.stream).poll_read(context, buffer);
         let has_read = buffer.filled().len() > before;
+        if has_read {
+            this.meter.has_read(this.peer.person, thread_time(), std::time::Instant::now());
+        }
         if let Some(at) = this.deadline(has_read)
             && is_over(&mut this.reading, at, context)
         {
@@ -190,7 +217,7 @@ mod tests {
     fn pair(patience: Patience) -> (Connection, UnixStream) {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let peer = Peer::new(NewConnection { number: 0, person: 0 }, Closing::of_nothing());
-        (Connection { patience, ..Connection::new(ours, peer) }, theirs)
+        (Connection { patience, ..Connection::new(ours, peer, Meter::default()) }, theirs)
     }
 
     fn run(test: impl Future<Output = ()>) {

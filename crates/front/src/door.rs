@@ -2,6 +2,7 @@
 
 use crate::connection::{Connection, Peer};
 use crate::link::Link;
+use crate::meter::Meter;
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
 use rustix::io::Errno;
@@ -87,11 +88,12 @@ pub fn take(door: impl AsFd) -> io::Result<(NewConnection, Option<OwnedFd>)> {
 pub struct Door {
     socket: UnixDatagram,
     link: Arc<Link>,
+    meter: Meter,
 }
 
 impl Door {
     pub fn new(socket: UnixDatagram, link: Arc<Link>) -> Door {
-        Door { socket, link }
+        Door { socket, link, meter: Meter::default() }
     }
 
     /// The next connection.
@@ -102,7 +104,7 @@ impl Door {
         let peer = Peer::new(new, self.link.closing(new.number));
         let descriptor = descriptor.ok_or_else(|| io::Error::other("too many open connections"))?;
         let stream = UnixStream::from_std(StdUnixStream::from(descriptor))?;
-        Ok(Connection::new(stream, peer))
+        Ok(Connection::new(stream, peer, self.meter.clone()))
     }
 }
 

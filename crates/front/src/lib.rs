@@ -7,6 +7,7 @@
 //! This crate sees the interface's types alone: the compiler keeps the ledger, the journal and the enforcers away from
 //! the code that reads what anybody may send.
 
+mod allowance;
 mod answers;
 mod codec;
 mod connection;
@@ -15,13 +16,16 @@ mod door;
 pub mod fuzzing;
 mod link;
 mod message;
+mod meter;
 mod process;
 mod sandbox;
 mod server;
 mod tally;
 
+pub use allowance::Allowances;
 pub use codec::{CodecError, Frames, frame, frames, message, write_frames};
 pub use door::{NewConnection, pass, take};
 pub use message::{AnswerHead, BodyKind, FromFront, PIECE_BYTES, Request, ToFront, WINDOW_BYTES};
+pub use meter::thread_time;
 pub use process::front_main;
 pub use tally::{Counted, Tally};

@@ -1,6 +1,6 @@
 //! The bytes that each ordinary person may write to the journal.
 
-use crate::allowance::Allowances;
+use front::Allowances;
 use std::time::Instant;
 use wire::{ApiError, ErrorCode};
 

@@ -1,0 +1,82 @@
+//! The CPU time that persons' connections take, and how long a person rests who has used much of it.
+//!
+//! The front is one thread. The time from a read of one connection to the next read of any is the first one's: to parse
+//! what came is most of what the front does.
+
+use crate::Allowances;
+use rustix::time::{ClockId, clock_gettime};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// CPU time that one person's connections may take at once.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// CPU time of that which comes back each second.
+const A_SECOND: Duration = Duration::from_nanos(31_250_000);
+
+/// The superuser's connections do not rest.
+const ROOT: u32 = 0;
+
+/// The account of all connections.
+#[derive(Clone, Debug)]
+pub struct Meter(Arc<Mutex<Account>>);
+
+#[derive(Debug)]
+struct Account {
+    used: Allowances,
+    /// The person of the last read, and the thread's CPU time then.
+    last: Option<(u32, Duration)>,
+}
+
+impl Default for Meter {
+    fn default() -> Meter {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let used = Allowances::new(nanos(AT_ONCE), nanos(A_SECOND));
+        Meter(Arc::new(Mutex::new(Account { used, last: None })))
+    }
+}
+
+impl Meter {
+    fn account(&self) -> MutexGuard<'_, Account> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a person's bytes were read when the thread had used so much CPU time.
+    pub fn has_read(&self, person: u32, thread_time: Duration, now: Instant) {
+        let mut account = self.account();
+        if let Some((last, since)) = account.last.replace((person, thread_time)) {
+            let spent = thread_time.saturating_sub(since).as_nanos();
+            account.used.charge(last, u64::try_from(spent).unwrap_or(u64::MAX), now);
+        }
+    }
+
+    /// Returns how long a person has to rest.
+    pub fn rest(&self, person: u32, now: Instant) -> Option<Duration> {
+        if person == ROOT { None } else { self.account().used.wait(person, now) }
+    }
+}
+
+/// CPU time of the calling thread.
+pub fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_until_the_next_read_is_the_last_reader_s() {
+        let (meter, now) = (Meter::default(), Instant::now());
+        meter.has_read(1, Duration::ZERO, now);
+        meter.has_read(2, 3 * AT_ONCE, now);
+        meter.has_read(ROOT, 3 * AT_ONCE + A_SECOND, now);
+        meter.has_read(3, 9 * AT_ONCE, now);
+        assert_eq!(
+            meter.rest(1, now),
+            Some(2 * AT_ONCE.mul_f64(AT_ONCE.div_duration_f64(A_SECOND)))
+        );
+        assert_eq!([2, 3, ROOT].map(|person| meter.rest(person, now)), [None; 3]);
+    }
+}
