@@ -8,18 +8,19 @@ use crate::listener::Gate;
 use crate::requests::{Shared, answer};
 use bytes::Bytes;
 use front::{
-    CodecError, Frames, FromFront, NewConnection, Request, ToFront, frame, frames, message, pass,
-    write_frames,
+    CodecError, Frames, FromFront, Meter, NewConnection, Request, ToFront, frame, frames, message,
+    pass, thread_time, write_frames,
 };
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::Interest;
 use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixDatagram, UnixStream};
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
+use tokio_util::time::DelayQueue;
 
 #[cfg(test)]
 mod tests;
@@ -73,6 +74,8 @@ pub struct Session<'a> {
     /// Frames to the front.
     out: mpsc::Sender<Bytes>,
     is_ending: Cell<bool>,
+    /// What persons' connections and requests take of this thread.
+    meter: Meter,
     /// Something was asked under a number that no connection has: said once.
     has_guessed: Cell<bool>,
 }
@@ -89,10 +92,11 @@ impl<'a> Session<'a> {
         let (incoming, outgoing) = line.into_split();
         let (out, mut waiting) = mpsc::channel(FRAMES_MAX);
         let (is_ending, has_guessed) = (Cell::new(false), Cell::new(false));
-        let session = Session { gate, shared, connections, out, is_ending, has_guessed };
+        let meter = Meter::default();
+        let session = Session { gate, shared, connections, out, is_ending, meter, has_guessed };
         let mut incoming = frames(incoming);
         match tokio::time::timeout(READY_WAIT, next(&mut incoming)).await {
-            Ok(Ok(FromFront::Ready { files })) => {
+            Ok(Ok((FromFront::Ready { files }, _))) => {
                 tracing::debug!("the front serves, landlock(7): {files:?}");
                 shared.doctor.front_serves(files);
                 ready();
@@ -120,11 +124,23 @@ impl<'a> Session<'a> {
     /// Lets callers in until allotd ends, and then tells the front.
     async fn admit(&self, door: &UnixDatagram) -> Result<(), SessionEnd> {
         let mut ending = self.shared.ending.clone();
+        let mut resting = DelayQueue::new();
         loop {
             let admitted = tokio::select! {
-                admitted = self.gate.accept() => admitted,
+                admitted = self.gate.accept() => {
+                    self.meter.charge(admitted.person, admitted.cost, Instant::now());
+                    match self.meter.rest(admitted.person, Instant::now()) {
+                        Some(rest) => {
+                            resting.insert(admitted, rest);
+                            continue;
+                        }
+                        None => admitted,
+                    }
+                }
+                Some(rested) = resting.next(), if !resting.is_empty() => rested.into_inner(),
                 _ = ending.wait_for(|ending| *ending) => break,
             };
+            let (person, began) = (admitted.person, thread_time());
             let number = self.connections.borrow_mut().add(admitted);
             door.async_io(Interest::WRITABLE, || {
                 let connections = self.connections.borrow();
@@ -132,6 +148,7 @@ impl<'a> Session<'a> {
                 pass(door, socket, NewConnection { number, person })
             })
             .await?;
+            self.meter.charge(person, thread_time() - began, Instant::now());
         }
         self.is_ending.set(true);
         let end = frame(&ToFront::End).expect("it is short");
@@ -143,10 +160,11 @@ impl<'a> Session<'a> {
     /// Does what the front says, until it says something that no front says.
     async fn hear(&self, mut incoming: Frames<OwnedReadHalf>) -> Result<(), SessionEnd> {
         loop {
-            match next(&mut incoming).await? {
+            let (message, cost) = next(&mut incoming).await?;
+            match message {
                 FromFront::Ready { .. } => return Err(Breach::ReadyTwice.into()),
                 FromFront::Ask { connection, number, request } => {
-                    self.asked(connection, number, request)?;
+                    self.asked((connection, number), request, cost)?;
                 }
                 FromFront::Taken { connection, number, bytes } => {
                     // An answer that has ended needs no credit.
@@ -164,7 +182,13 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn asked(&self, connection: u64, number: u64, request: Request) -> Result<(), Breach> {
+    /// Has a request answered that took so much CPU time to read.
+    fn asked(
+        &self,
+        (connection, number): (u64, u64),
+        request: Request,
+        cost: Duration,
+    ) -> Result<(), Breach> {
         let asking = match self.connections.borrow_mut().ask(connection, number) {
             Ok(asking) => asking,
             Err(NotAsked::Busy) => return Err(Breach::Busy(connection)),
@@ -180,9 +204,12 @@ impl<'a> Session<'a> {
             }
         };
         let Asking { who, person, credit, left, held } = asking;
+        self.meter.charge(person, cost, Instant::now());
+        let rest = self.meter.rest(person, Instant::now()).unwrap_or_default();
         let shared = Arc::clone(self.shared);
         let flow = AnswerFlow { number, credit, out: self.out.clone() };
         tokio::spawn(async move {
+            tokio::time::sleep(rest).await;
             // Whoever leaves is counted until this is answered: nobody makes the keeper's work pile up by leaving.
             let answer = answer(&shared, who, request).await;
             let sending = flow.send(answer, person, &shared.unread);
@@ -194,11 +221,15 @@ impl<'a> Session<'a> {
     }
 }
 
-/// The next message of a front.
-async fn next(incoming: &mut Frames<OwnedReadHalf>) -> Result<FromFront, SessionEnd> {
+/// The next message of a front, and the CPU time that it took to read.
+async fn next(incoming: &mut Frames<OwnedReadHalf>) -> Result<(FromFront, Duration), SessionEnd> {
     match incoming.next().await {
         None => Err(SessionEnd::Died),
-        Some(Ok(frame)) => Ok(message(&frame).map_err(Breach::from)?),
+        Some(Ok(frame)) => {
+            let began = thread_time();
+            let message = message(&frame).map_err(Breach::from)?;
+            Ok((message, thread_time() - began))
+        }
         Some(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
             Err(Breach::TooLong.into())
         }

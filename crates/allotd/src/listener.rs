@@ -1,6 +1,6 @@
 //! The socket: who may connect, and who a connection is.
 
-use front::{Counted, Tally};
+use front::{Counted, Tally, thread_time};
 use ledger::Persons;
 use nix::sys::stat::Mode;
 use observe::{Peer, peer_of};
@@ -17,6 +17,10 @@ const CONNECTIONS_PER_PERSON: usize = 64;
 /// The most of all ordinary persons together.
 const CONNECTIONS_IN_ALL: usize = 4096;
 
+/// How long a connection too many stays open before it is closed unanswered: whoever waits for that before the next try
+/// does not keep allotd busy with refusals.
+const REFUSAL: Duration = Duration::from_millis(100);
+
 /// The person of callers whom the kernel does not name.
 const NOBODY: u32 = u32::MAX;
 
@@ -28,6 +32,8 @@ pub struct Admitted {
     /// The person whose limits hold for it.
     pub person: u32,
     pub counted: Option<Arc<Counted>>,
+    /// CPU time that it took to ask who it is.
+    pub cost: Duration,
 }
 
 /// The socket of an allotd, gone from the file system when dropped.
@@ -37,6 +43,8 @@ pub struct Gate {
     // A private allotd serves its owner and root.
     only_uid: Option<u32>,
     open: Tally,
+    /// Connections too many that are not closed yet.
+    refused: Tally,
     persons: Persons,
 }
 
@@ -92,7 +100,8 @@ impl Gate {
             let everybody = std::fs::Permissions::from_mode(0o666);
             std::fs::set_permissions(path, everybody).map_err(os)?;
         }
-        Ok(Gate { listener, path: path.to_owned(), only_uid, open: Tally::default(), persons })
+        let (open, refused) = (Tally::default(), Tally::default());
+        Ok(Gate { listener, path: path.to_owned(), only_uid, open, refused, persons })
     }
 
     /// Waits for the next connection of somebody who may have one.
@@ -114,13 +123,15 @@ impl Gate {
     }
 
     fn admit(&self, stream: UnixStream) -> Option<Admitted> {
+        let began = thread_time();
         let peer = peer_of(&stream);
         let socket = OwnedFd::from(stream.into_std().ok()?);
         let peer = match peer {
             Ok(peer) => peer,
             Err(error) => {
                 tracing::debug!("a caller without a name: {error}");
-                let nobody = Admitted { socket, who: None, person: NOBODY, counted: None };
+                let (who, counted, cost) = (None, None, thread_time() - began);
+                let nobody = Admitted { socket, who, person: NOBODY, counted, cost };
                 return self.only_uid.is_none().then_some(nobody);
             }
         };
@@ -130,21 +141,29 @@ impl Gate {
             return None;
         }
         let person = self.persons.of(uid);
-        let count = || self.open.count(person, 1, CONNECTIONS_PER_PERSON, CONNECTIONS_IN_ALL);
+        let count =
+            |tally: &Tally| tally.count(person, 1, CONNECTIONS_PER_PERSON, CONNECTIONS_IN_ALL);
         let counted = match uid {
             0 => None,
-            _ => match count() {
+            _ => match count(&self.open) {
                 Some(counted) => Some(Arc::new(counted)),
                 None => {
                     // Not louder: that user decides how often.
                     tracing::debug!(
                         "uid {person} has its {CONNECTIONS_PER_PERSON} connections: no more"
                     );
+                    if let Some(counted) = count(&self.refused) {
+                        tokio::spawn(async move {
+                            tokio::time::sleep(REFUSAL).await;
+                            drop((socket, counted));
+                        });
+                    }
                     return None;
                 }
             },
         };
-        Some(Admitted { socket, who: Some(caller(peer)), person, counted })
+        let (who, cost) = (Some(caller(peer)), thread_time() - began);
+        Some(Admitted { socket, who, person, counted, cost })
     }
 }
 

@@ -28,9 +28,18 @@ struct Account {
     last: Option<(u32, Duration)>,
 }
 
+impl Account {
+    fn charge(&mut self, person: u32, spent: Duration, now: Instant) {
+        self.used.charge(person, nanos(spent), now);
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl Default for Meter {
     fn default() -> Meter {
-        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let used = Allowances::new(nanos(AT_ONCE), nanos(A_SECOND));
         Meter(Arc::new(Mutex::new(Account { used, last: None })))
     }
@@ -45,9 +54,13 @@ impl Meter {
     pub fn has_read(&self, person: u32, thread_time: Duration, now: Instant) {
         let mut account = self.account();
         if let Some((last, since)) = account.last.replace((person, thread_time)) {
-            let spent = thread_time.saturating_sub(since).as_nanos();
-            account.used.charge(last, u64::try_from(spent).unwrap_or(u64::MAX), now);
+            account.charge(last, thread_time.saturating_sub(since), now);
         }
+    }
+
+    /// Notes that so much CPU time was taken for a person.
+    pub fn charge(&self, person: u32, spent: Duration, now: Instant) {
+        self.account().charge(person, spent, now);
     }
 
     /// Returns how long a person has to rest.
