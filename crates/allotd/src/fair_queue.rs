@@ -67,7 +67,7 @@ struct State<T> {
     served: Allowances,
     /// Lines that rest, with the end of that; these do not compete.
     resting: BTreeMap<u64, Instant>,
-    /// Who has the work that was taken last.
+    /// The lines of the work that was taken last, and how much each has of it.
     taken: Vec<(u64, u64)>,
     is_closed: bool,
 }

@@ -74,7 +74,7 @@ pub struct Session<'a> {
     /// Frames to the front.
     out: mpsc::Sender<Bytes>,
     is_ending: Cell<bool>,
-    /// What persons' connections and requests take of this thread.
+    /// CPU time of this thread that persons' connections and requests take.
     meter: Meter,
     /// Something was asked under a number that no connection has: said once.
     has_guessed: Cell<bool>,

@@ -184,7 +184,7 @@ impl Enforcement {
         &self.link.seen
     }
 
-    /// What was measured last.
+    /// The latest measurement.
     pub fn measured(&self) -> &Measured {
         &self.link.measured
     }

@@ -24,11 +24,11 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// A question that is answered later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// What is really set.
+    /// The settings in force.
     Look,
-    /// What was measured.
+    /// The latest measurement.
     Measure,
-    /// What gave up and what drifted, and the next best in the place of what gave up.
+    /// News of enforcers that gave up or found drift. The next best takes the place of one that gave up.
     LookAfter,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Link {
     /// The latest answers.
     pub seen: Seen,
     pub measured: Measured,
-    /// What happened since this was taken last.
+    /// News of enforcers since this was taken last.
     pub looked_after: LookedAfter,
 }
 

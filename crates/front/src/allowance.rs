@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What each person has used and has not got back.
+/// The amounts that persons have used and have not got back.
 #[derive(Debug)]
 pub struct Allowances {
-    /// What one may use at once.
+    /// The most that one may use at once.
     most: u64,
-    /// What of it comes back each second.
+    /// The amount that comes back each second.
     per_second: u64,
     used: BTreeMap<u32, (Instant, u64)>,
 }

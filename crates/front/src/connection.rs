@@ -118,7 +118,7 @@ impl Connection {
         let rests =
             self.resting.as_mut().is_some_and(|rest| rest.as_mut().poll(context).is_pending());
         if !rests && self.resting.take().is_some() {
-            // What we did not read was not late.
+            // Bytes that we left unread were not late.
             self.waits_since = Instant::now();
         }
         rests

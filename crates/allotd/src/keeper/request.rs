@@ -26,7 +26,7 @@ pub enum Request {
     Life,
     /// Asks how allotd is set up.
     Status(Reply<Status>),
-    /// What makes the copy new that is kept for those who only look; all of it where there is none.
+    /// Asks for what renews the copy that those who only look are answered from; for all of it where there is none.
     Renew { is_new: bool, reply: Reply<Renewal> },
     /// The latest measurements.
     Sample(Reply<Sample>),

@@ -33,7 +33,7 @@ pub struct Snapshot {
     pub taken: Instant,
 }
 
-/// What makes a copy a new one.
+/// The news since the last copy, or a whole one.
 pub struct Renewal {
     /// The state before the changes, where there is no copy that can follow them.
     whole: Option<Box<(Ledger, Graph, Others)>>,
