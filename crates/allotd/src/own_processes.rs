@@ -17,7 +17,7 @@ pub fn which(pid: u32, parent: u32) -> Option<&'static str> {
         (pid, _) if pid == own => Some("allotd itself"),
         (_, parent) if parent == own => Some("a process of allotd"),
         (_, parent) if parent == enforcing && enforcing != 0 => {
-            Some("a process of allotd's enforcement")
+            Some("the guardian of allotd, or its loader")
         }
         _ => None,
     }
