@@ -15,7 +15,6 @@ use ledger::{Caller, Ledger, ProcessIdentity, ResourceKinds};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use wire::{ApiError, CurrencyRef, ErrorCode, Resolver as _, TradersView};
@@ -44,12 +43,16 @@ pub enum Read {
     Stop,
 }
 
+/// A look, and the number of the last operation that was acknowledged when it was asked for: it shows that one.
+pub struct Look {
+    pub read: Read,
+    pub since: u64,
+}
+
 /// See the [module](self).
 pub struct Reader {
-    pub queue: Arc<FairQueue<Read>>,
+    pub queue: Arc<FairQueue<Look>>,
     pub keeper: Arc<FairQueue<Request>>,
-    /// The number of the last operation that was acknowledged.
-    pub acknowledged: Arc<AtomicU64>,
     pub policy: Option<FundingPolicy>,
     pub kinds: ResourceKinds,
     /// Whether `/proc` shows users their own processes alone.
@@ -59,6 +62,8 @@ pub struct Reader {
 /// The state between two answers.
 struct Kept {
     copy: Option<Box<Snapshot>>,
+    /// The number of the operation that the next answer has to show.
+    since: u64,
     /// The whole funding graph of that copy, shared among all who are being sent it.
     ledger: Option<Bytes>,
     names: Names,
@@ -68,10 +73,11 @@ impl Reader {
     /// Serves until told to stop.
     pub fn run(self) {
         let names = Names::patient(NAMES_WITHIN);
-        let mut kept = Kept { copy: None, ledger: None, names };
+        let mut kept = Kept { copy: None, since: 0, ledger: None, names };
         loop {
-            for read in self.queue.take(Duration::from_secs(3600), 1) {
+            for Look { read, since } in self.queue.take(Duration::from_secs(3600), 1) {
                 let began = thread_time();
+                kept.since = since;
                 match read {
                     Read::Ledger(page, uid, reply) => {
                         drop(reply.send(self.ledger(&mut kept, page, uid)));
@@ -90,10 +96,10 @@ impl Reader {
         }
     }
 
-    /// Sees that the copy has all that was acknowledged.
+    /// Sees that the copy has all that was acknowledged before the look was asked for.
     fn renew(&self, kept: &mut Kept) -> Result<(), ApiError> {
-        let last = self.acknowledged.load(Ordering::Acquire);
-        let is_good = |copy: &Snapshot| copy.sequence >= last && copy.taken.elapsed() < COPY_KEPT;
+        let since = kept.since;
+        let is_good = |copy: &Snapshot| copy.sequence >= since && copy.taken.elapsed() < COPY_KEPT;
         if kept.copy.as_deref().is_some_and(is_good) {
             return Ok(());
         }

@@ -5,7 +5,7 @@ use crate::audit::read as read_audit;
 use crate::doctor;
 use crate::fair_queue::{FairQueue, Person, Refused};
 use crate::keeper;
-use crate::reader::{Answer as Rendered, Read};
+use crate::reader::{Answer as Rendered, Look, Read};
 use crate::view::{Page, part};
 use bytes::Bytes;
 use front::{Request, Tally};
@@ -13,6 +13,7 @@ use ledger::Caller;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use wire::{
@@ -44,7 +45,9 @@ pub struct Shared {
     /// To the keeper.
     pub keeper: Arc<FairQueue<keeper::Request>>,
     /// To those who only look.
-    pub reader: Arc<FairQueue<Read>>,
+    pub reader: Arc<FairQueue<Look>>,
+    /// The number of the last operation that was acknowledged.
+    pub acknowledged: Arc<AtomicU64>,
     /// The person whose limits hold for a uid.
     pub persons: Arc<ledger::Persons>,
     /// Whether `/proc` shows users their own processes alone; then neither do we say what these run.
@@ -197,7 +200,9 @@ impl Asking<'_> {
         read: impl FnOnce(oneshot::Sender<Rendered>) -> Read,
     ) -> Result<Answer, ApiError> {
         let (reply, answer) = oneshot::channel();
-        self.shared.reader.push(self.line, work, read(reply)).map_err(refused)?;
+        let since = self.shared.acknowledged.load(Ordering::Acquire);
+        let look = Look { read: read(reply), since };
+        self.shared.reader.push(self.line, work, look).map_err(refused)?;
         let body = answer.await.map_err(|_| refused(Refused::Closed))??;
         Ok(Answer::Whole { status: 200, body })
     }

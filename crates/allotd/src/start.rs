@@ -14,7 +14,7 @@ use crate::options::{Options, OthersName};
 use crate::own_processes;
 use crate::persons;
 use crate::policy_file::{FundingPolicy, PolicyFileError};
-use crate::reader::{Read, Reader};
+use crate::reader::{Look, Read, Reader};
 use crate::requests::Shared;
 use crate::walls::KeeperWalls;
 use enforcement::{
@@ -279,7 +279,6 @@ impl Parts {
         let reader = Reader {
             queue: Arc::clone(&reads),
             keeper: Arc::clone(&requests),
-            acknowledged: Arc::clone(&acknowledged),
             policy: policy.clone(),
             kinds: kinds.clone(),
             hides_processes: observe::hides_processes(),
@@ -297,7 +296,7 @@ impl Parts {
             memory_kib: options.memory_to_promise_kib(),
             lives: lives.clone(),
             watched_until_ticks,
-            acknowledged,
+            acknowledged: Arc::clone(&acknowledged),
         };
         let keeping = spawn("allot-keeper", {
             let end = end.clone();
@@ -332,6 +331,7 @@ impl Parts {
         let shared = Shared {
             keeper: requests,
             reader: reads,
+            acknowledged,
             persons: Arc::new(persons),
             hides_processes: observe::hides_processes(),
             ruler: uid,
@@ -393,7 +393,7 @@ impl Running {
         };
         tracing::info!("ending");
         let _ = requests.push_urgent(Request::Stop);
-        let _ = reads.push_urgent(Read::Stop);
+        let _ = reads.push_urgent(Look { read: Read::Stop, since: 0 });
         let kept = tokio::task::spawn_blocking(move || keeping.join()).await;
         let _ = end.send(true);
         if served.is_none() {

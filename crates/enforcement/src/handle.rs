@@ -146,6 +146,11 @@ impl Enforcement {
         self.link.takes_plan()
     }
 
+    /// Whether a plan is due that was not taken before: the process has followed no newer one.
+    pub fn is_behind(&self) -> bool {
+        self.link.is_behind()
+    }
+
     /// The time until a plan is due that was not taken before; `None` where an answer comes first, or none is.
     pub fn plan_due_in(&self) -> Option<Duration> {
         self.link.plan_due_in()

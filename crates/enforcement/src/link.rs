@@ -152,6 +152,11 @@ impl Link {
         !self.unanswered.contains(&Sent::Plan) && Instant::now() >= self.next_plan_at
     }
 
+    /// Whether a plan is due that was not taken before.
+    pub fn is_behind(&self) -> bool {
+        self.owes_plan
+    }
+
     /// The time until a plan is due that was not taken before; `None` where an answer comes first, or none is.
     pub fn plan_due_in(&self) -> Option<Duration> {
         let waits = self.owes_plan && !self.unanswered.contains(&Sent::Plan);

@@ -54,6 +54,7 @@ impl World {
         let shared = Shared {
             keeper: Arc::new(FairQueue::new()),
             reader: Arc::new(FairQueue::new()),
+            acknowledged: Arc::default(),
             persons: Arc::new(Persons::default()),
             hides_processes: false,
             ruler: 0,
@@ -89,8 +90,8 @@ impl World {
         let (queue, ends) = (Arc::clone(&self.shared.reader), self.shared.ending.clone());
         std::thread::spawn(move || {
             while !*ends.borrow() {
-                for read in queue.take(Duration::from_millis(20), 1) {
-                    let Read::Ledger(_, _, reply) = read else { continue };
+                for look in queue.take(Duration::from_millis(20), 1) {
+                    let Read::Ledger(_, _, reply) = look.read else { continue };
                     let _ = reply.send(Ok(Bytes::from(vec![b' '; LEDGER_BYTES])));
                 }
             }

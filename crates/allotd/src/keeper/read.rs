@@ -11,15 +11,11 @@ use ledger::{Caller, CurrencyId};
 use std::time::{Duration, Instant};
 use wire::{ApiError, ErrorBody, ErrorCode, Event, Sample, Status};
 
-/// How long a look at the ledger waits for the enforcing process to say who competes. Where that has a thousand new
-/// processes to take up, what it said last must do: nobody's look waits for another's processes.
+/// How long a look at the ledger waits for the enforcing process to say who competes.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-impl Awaiting {
-    fn is_impatient(&self) -> bool {
-        matches!(self.request, Request::Renew { .. })
-    }
-}
+/// The same while that process has plans to follow: nobody's look waits for another's thousand new processes.
+const PATIENCE_WHILE_BEHIND: Duration = Duration::from_millis(2);
 
 impl Running {
     /// Answers a request that changes nothing in the ledger, or as soon as the enforcing process has answered.
@@ -30,8 +26,12 @@ impl Running {
             Request::Sample(_) => Question::Measure,
             request => return self.answer(request),
         };
-        let number = self.keeper.enforcement.want(question);
-        self.awaiting.push(Awaiting { question, number, request, since: Instant::now() });
+        let enforcement = &mut self.keeper.enforcement;
+        let number = enforcement.want(question);
+        let patience = if enforcement.is_behind() { PATIENCE_WHILE_BEHIND } else { PATIENCE };
+        let is_patient = !matches!(request, Request::Renew { .. });
+        let until = (!is_patient).then(|| Instant::now() + patience);
+        self.awaiting.push(Awaiting { question, number, request, until });
         self.answer_awaiting();
     }
 
@@ -51,14 +51,10 @@ impl Running {
 
     /// How long until somebody's patience ends, or a plan is due.
     pub(super) fn patience(&self) -> Duration {
-        let waited =
-            self.awaiting.iter().filter(|it| it.is_impatient()).map(|it| it.since.elapsed());
-        let patience = waited.max().map(|waited| PATIENCE.saturating_sub(waited));
-        patience
-            .into_iter()
-            .chain(self.keeper.enforcement.plan_due_in())
-            .min()
-            .unwrap_or(Duration::MAX)
+        let first = self.awaiting.iter().filter_map(|it| it.until).min();
+        let patience = first.map(|until| until.saturating_duration_since(Instant::now()));
+        let due = self.keeper.enforcement.plan_due_in();
+        patience.into_iter().chain(due).min().unwrap_or(Duration::MAX)
     }
 
     /// Makes the plan that is due, and answers those who have waited long enough, with what was seen last.
@@ -66,7 +62,7 @@ impl Running {
         if self.keeper.enforcement.plan_due_in() == Some(Duration::ZERO) {
             self.hear();
         }
-        self.answer_those(|it, _| it.is_impatient() && it.since.elapsed() >= PATIENCE);
+        self.answer_those(|it, _| it.until.is_some_and(|until| until <= Instant::now()));
     }
 
     fn answer_those(&mut self, which: impl Fn(&Awaiting, &Enforcement) -> bool) {

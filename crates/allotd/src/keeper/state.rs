@@ -80,7 +80,8 @@ pub(super) struct Awaiting {
     pub(super) question: Question,
     pub(super) number: u64,
     pub(super) request: Request,
-    pub(super) since: Instant,
+    /// Until when it waits; `None` for as long as it takes.
+    pub(super) until: Option<Instant>,
 }
 
 /// The state of the keeper while it serves.
@@ -108,7 +109,7 @@ pub(super) struct Running {
     pub(super) generation: u64,
     /// The changes of each operation that the copy has not followed; `None` where it needs all.
     pub(super) unseen: Option<Vec<Vec<Change>>>,
-    /// Requests that wait for the enforcing process, the earliest first.
+    /// Requests that wait for the enforcing process.
     pub(super) awaiting: Vec<Awaiting>,
     pub(super) must_sweep: bool,
     /// Start of the last sweep. Sweeps cost a look at every process; a user who makes events get
