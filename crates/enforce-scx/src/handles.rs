@@ -159,7 +159,7 @@ unsafe extern "C" fn hear(
     0
 }
 
-/// What libbpf answers: an error as its number below zero.
+/// The answer of libbpf as a result: an error as its number below zero.
 fn checked(answer: c_int) -> io::Result<()> {
     if answer < 0 { Err(io::Error::from_raw_os_error(-answer)) } else { Ok(()) }
 }

@@ -38,7 +38,7 @@ pub(crate) struct Loader {
     walls: Vec<Check>,
 }
 
-/// What keeps a scheduler attached: each ends with its descriptor, the locks' tracepoints first.
+/// The links that keep a scheduler attached: each ends with its descriptor, the locks' tracepoints first.
 pub(crate) struct Links {
     _locks: Vec<OwnedFd>,
     _scheduler: OwnedFd,

@@ -55,7 +55,7 @@ impl Machine {
         }
     }
 
-    /// What they hold once nothing has been opened or closed for a second.
+    /// The footprint once nothing has been opened or closed for a second.
     pub fn settled(&self) -> Footprint {
         let mut last = self.footprint();
         let mut since = Instant::now();

@@ -5,7 +5,8 @@ pub(crate) const UNSET: u64 = u64::MAX;
 /// Least time between two changes of a unit: systemd writes a file for each.
 pub(crate) const UNIT_EVERY_NS: u64 = 1_000_000_000;
 
-/// A scope that is to be made.
+/// A scope that is to be made. Without D-Bus nobody can make it.
+#[cfg_attr(not(feature = "systemd"), expect(dead_code, reason = "only D-Bus reads all of it"))]
 #[derive(Debug)]
 pub(crate) struct Scope {
     pub name: String,

@@ -1,4 +1,4 @@
-//! What the loader is asked, and what it answers. With two of the answers descriptors come.
+//! The requests to the loader, and its answers. Descriptors follow two of the answers.
 
 use enforcer::Check;
 use serde::{Deserialize, Serialize};
@@ -39,16 +39,16 @@ pub(crate) enum Answer {
     Attached(Result<(), String>),
     /// The kernel refused.
     Refused {
-        /// What was tried.
+        /// The step that failed.
         what: String,
-        /// What the kernel answered.
+        /// The answer of the kernel.
         why: String,
-        /// What libbpf and the verifier said.
+        /// The words of libbpf and the verifier.
         said: String,
     },
 }
 
-/// What a loaded scheduler is used by, from data to programs.
+/// The descriptors of a loaded scheduler, from data to programs.
 pub(crate) struct Handles<T> {
     pub data: T,
     pub nodes: T,

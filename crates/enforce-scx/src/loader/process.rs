@@ -73,7 +73,7 @@ pub(super) fn serve(line: &UnixStream, walls: Vec<Check>) -> Result<(), FrameErr
     loop {
         match frame::read(line)? {
             Request::Load(constants) => {
-                // What the one before takes is free for the next.
+                // The one before gives its memory back first.
                 drop(loaded.take());
                 number += 1;
                 match Object::load(&constants) {
