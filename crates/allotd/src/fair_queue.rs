@@ -5,17 +5,11 @@
 //! The CPU time that it took to serve somebody is charged too: whoever has used much of it rests until it has come back.
 //! So a few who ask all the time take a part of a CPU from everybody, and not one CPU.
 
-use front::Allowances;
+use front::Meter;
 use policy::{Policy, Stride};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// The CPU time that serving one person may take at once.
-const SERVED_AT_ONCE: Duration = Duration::from_secs(1);
-
-/// The CPU time of that which comes back each second: a thirty-second of a CPU.
-const SERVED_A_SECOND: Duration = Duration::from_nanos(31_250_000);
 
 /// The work that stride takes for one quantum. The largest request is as many quanta as a flow can owe.
 const QUANTUM: u64 = 125;
@@ -36,10 +30,6 @@ impl Person {
 
 fn weight(key: u64) -> u64 {
     if key == Person::ROOT { 4 } else { 1 }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The reason why something was not taken into the queue.
@@ -63,8 +53,8 @@ struct State<T> {
     stride: Stride,
     drawn: Vec<u64>,
     empty: VecDeque<u64>,
-    /// CPU time of persons, in ns.
-    served: Allowances,
+    /// CPU time of persons.
+    served: Meter,
     /// Lines that rest, with the end of that; these do not compete.
     resting: BTreeMap<u64, Instant>,
     /// The lines of the work that was taken last, and how much each has of it.
@@ -81,7 +71,7 @@ impl<T> FairQueue<T> {
             stride: Stride::new(),
             drawn: Vec::new(),
             empty: VecDeque::new(),
-            served: Allowances::new(nanos(SERVED_AT_ONCE), nanos(SERVED_A_SECOND)),
+            served: Meter::default(),
             resting: BTreeMap::new(),
             taken: Vec::new(),
             is_closed: false,
@@ -188,8 +178,7 @@ impl<T> State<T> {
             if key == Person::ROOT {
                 continue;
             }
-            let part = nanos(spent) as f64 * own as f64 / work as f64;
-            self.served.charge(key as u32, part as u64, now);
+            self.served.charge(key as u32, spent.mul_f64(own as f64 / work as f64), now);
             if self.flows.contains_key(&key) && !self.resting.contains_key(&key) {
                 self.stride.leave(key);
                 self.compete_or_rest(key, now);
@@ -198,7 +187,7 @@ impl<T> State<T> {
     }
 
     fn compete_or_rest(&mut self, key: u64, now: Instant) {
-        match self.served.wait(key as u32, now) {
+        match self.served.rest(key as u32, now) {
             Some(wait) => drop(self.resting.insert(key, now + wait)),
             None => self.stride.join(key, weight(key)),
         }
@@ -241,6 +230,7 @@ impl<T> State<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use front::{A_SECOND, AT_ONCE};
 
     const NOW: Duration = Duration::ZERO;
 
@@ -294,14 +284,14 @@ mod tests {
         let took_much = |person| {
             let mut state = queue.state();
             state.taken = vec![(person, 1)];
-            state.charge(2 * SERVED_AT_ONCE, now);
+            state.charge(2 * AT_ONCE, now);
         };
         [0, 1].into_iter().for_each(took_much);
         let taken = queue.take(NOW, 100);
         assert!(taken.len() == 8 && !taken.contains(&1), "root and the others: {taken:?}");
         queue.push(Person(1), 1, 1).expect("open");
         assert!(queue.take(NOW, 100).is_empty(), "more of the same waits too");
-        let rests = SERVED_AT_ONCE.div_duration_f64(SERVED_A_SECOND);
+        let rests = AT_ONCE.div_duration_f64(A_SECOND);
         queue.state().wake(now + Duration::from_secs_f64(rests));
         assert_eq!(queue.take(NOW, 100), [1; 5]);
     }

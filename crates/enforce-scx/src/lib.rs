@@ -113,7 +113,7 @@ pub enum LoadError {
     /// There is none, and this process has given up the rights to start another.
     #[error("the process that loads schedulers is gone; another starts with allotd")]
     NoLoader,
-    /// What was loaded cannot be used.
+    /// The loaded scheduler cannot be used.
     #[error("map the memory of the scheduler: {0}")]
     Map(#[source] io::Error),
     /// The kernel refused.

@@ -26,6 +26,6 @@ pub use allowance::Allowances;
 pub use codec::{CodecError, Frames, frame, frames, message, write_frames};
 pub use door::{NewConnection, pass, take};
 pub use message::{AnswerHead, BodyKind, FromFront, PIECE_BYTES, Request, ToFront, WINDOW_BYTES};
-pub use meter::{Meter, thread_time};
+pub use meter::{A_SECOND, AT_ONCE, Meter, thread_time};
 pub use process::front_main;
 pub use tally::{Counted, Tally};

@@ -8,13 +8,13 @@ use rustix::time::{ClockId, clock_gettime};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// CPU time that one person's connections may take at once.
-const AT_ONCE: Duration = Duration::from_secs(1);
+/// CPU time that one person may take at once of a thread that serves people.
+pub const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// CPU time of that which comes back each second.
-const A_SECOND: Duration = Duration::from_nanos(31_250_000);
+/// CPU time of that which comes back each second: a thirty-second of a CPU.
+pub const A_SECOND: Duration = Duration::from_nanos(31_250_000);
 
-/// The superuser's connections do not rest.
+/// The superuser does not rest.
 const ROOT: u32 = 0;
 
 /// The account of all connections.
