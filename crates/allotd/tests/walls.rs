@@ -358,3 +358,26 @@ fn whichever_part_is_killed_everything_is_given_back() {
         wait_for(what, || workers.iter().all(is_free));
     }
 }
+
+/// A process that was put into a container by exec has a session that began outside: the kernel calls it 0 there.
+#[test]
+fn it_starts_in_a_session_that_began_outside_its_namespace() {
+    if !may_switch_users("it_starts_in_a_session_that_began_outside_its_namespace") {
+        return;
+    }
+    let daemon = Daemon::prepare(&["--user"]);
+    let allotd = daemon.command();
+    let mut namespace = Command::new("unshare")
+        .args(["--pid", "--fork", "--kill-child", "--mount-proc"])
+        .arg(allotd.get_program())
+        .args(allotd.get_args())
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("unshare");
+    wait_for("an answer", || {
+        assert_eq!(namespace.try_wait().expect("a child"), None, "allotd ended");
+        daemon.client().status().is_ok_and(|status| status.pid == 1)
+    });
+    namespace.kill().expect("it runs");
+    namespace.wait().expect("it was killed");
+}
