@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The scheduler in the kernel, in the lab; all of its tests with ALLOT_LONG set (`make soak`). 200 s in the lab.
+# The scheduler in the kernel, in the lab; all of its tests with ALLOT_LONG set (`make soak`). 430 s in the lab.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 # shellcheck source=tests/support/in-lab.bash

@@ -183,7 +183,7 @@ static __always_inline void mark_tag(struct thread *thread, u64 due_ns)
 /* By how much the tag of a thread that used so much moves on: by what its client was worth on
  * average since that happened last. The rate follows a new value late, and tags never make up for
  * it; the value of the moment is another one for those that wake and are charged often. */
-static __noinline u64 tag_span(struct thread *thread, u64 used_ns)
+__noinline u64 tag_span(struct thread *thread __arg_nonnull, u64 used_ns)
 {
 	struct client *client = client_at(thread->paying);
 	u64 worth_ns = thread->tagged_worth_ns, since = thread->tagged_service;
@@ -235,7 +235,7 @@ static __always_inline void count_in(struct task_struct *p, struct thread *threa
 }
 
 /* At whose cost the thread runs next (transfer.h, rule 3): answers the least key. */
-static __noinline u64 choose_payer(struct thread *thread, u64 key, u64 now)
+__noinline u64 choose_payer(struct thread *thread, u64 key, u64 now)
 {
 	int i;
 
@@ -319,7 +319,8 @@ static __always_inline u64 next_key(struct thread *thread, struct domain_state *
 
 /* Rule 6: the client was served before its debt let it. From now on it owes what it had to wait
  * for, and this turn. */
-static __noinline int pardon(struct client *client, struct thread *thread, u64 used_ns)
+__noinline int pardon(struct client *client __arg_nonnull, struct thread *thread __arg_nonnull,
+		      u64 used_ns)
 {
 	s64 ahead_ns = thread->latest - service;
 	u64 most_ns = used_ns;

@@ -12,9 +12,6 @@
  *    at all.
  * 3. A charge counts from when it was placed: its place's due is up to date then, since whoever
  *    makes somebody active or inactive advances the whole path first (currency.h, rule 4).
- *
- * The functions here are global, so that the verifier looks at each of them once and not at every
- * call.
  */
 #ifndef ALLOT_EXCHANGED_H
 #define ALLOT_EXCHANGED_H

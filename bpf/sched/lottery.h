@@ -121,7 +121,7 @@ static __always_inline u64 lottery_draw(struct client *client)
 #define WINS_DRAWN 64
 
 /* What the quanta of a turn cost after its first, which is left with what is no whole quantum. */
-static __noinline u64 further_wins_ns(struct client *client, u64 further_ns)
+__noinline u64 further_wins_ns(struct client *client __arg_nonnull, u64 further_ns)
 {
 	u64 quantum_ns = control.quantum_ns, cost_ns = 0;
 	u32 win;

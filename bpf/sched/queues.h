@@ -44,7 +44,7 @@ static __always_inline bool head_of(u64 queue, u64 *order, u64 *key)
 }
 
 /* A thread that was lent to while it waited runs now. */
-static __noinline bool serve_hurried(s32 cpu)
+__noinline bool serve_hurried(s32 cpu)
 {
 	struct domain_state *domain = domain_of(cpu);
 	u32 place = domain->hurried_look;
@@ -82,7 +82,7 @@ static __noinline bool serve_hurried(s32 cpu)
 
 /* By a new plan, who waits with the guests or the frozen may compete: it runs at once, for a
  * shortest slice, and then waits with all others. One at a time, until none is left. */
-static __noinline bool call_back(s32 cpu)
+__noinline bool call_back(s32 cpu)
 {
 	u64 queue = IDLE_QUEUE;
 	struct bpf_iter_scx_dsq it;
@@ -137,7 +137,7 @@ static __noinline bool has_moved(struct task_struct *p, struct thread *thread, s
 /* By a new plan, who waits may be another client's, and the place for which it waits means nothing
  * any more: it takes a new one. So do the first that wait; those behind have time for another plan.
  */
-static __noinline int place_anew(u64 queue, s32 number)
+__noinline int place_anew(u64 queue, s32 number)
 {
 	bool own = queue >= CPU_QUEUE(0);
 	struct bpf_iter_scx_dsq it;
@@ -160,7 +160,7 @@ static __noinline int place_anew(u64 queue, s32 number)
 }
 
 /* Guests and frozen threads that waited too long for the watchdog run for a moment. */
-static __noinline bool calm_watchdog(u64 at_ns)
+__noinline bool calm_watchdog(u64 at_ns)
 {
 	u64 queue = IDLE_QUEUE, since_ns;
 	int round;
@@ -180,7 +180,7 @@ static __noinline bool calm_watchdog(u64 at_ns)
 }
 
 /* Take the head of another domain's queue; where `key` is given, only if it is far behind it. */
-static __noinline bool steal(s32 cpu, bool compare, u64 key)
+__noinline bool steal(s32 cpu, bool compare, u64 key)
 {
 	u32 own = cpu_domain[cpu & (CPUS_MAX - 1)];
 	u32 look, turn = cpu_at(cpu)->choices;
@@ -206,7 +206,7 @@ static __noinline bool steal(s32 cpu, bool compare, u64 key)
 }
 
 /* Nothing waits here: take what may run here from the queues of other CPUs. */
-static __noinline bool help_others(s32 cpu)
+__noinline bool help_others(s32 cpu)
 {
 	u32 look;
 

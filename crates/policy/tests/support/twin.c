@@ -15,6 +15,7 @@ typedef __u32 u32;
 #undef __always_inline
 #define __always_inline inline
 #define __noinline
+#define __arg_nonnull
 #define unlikely(condition) (condition)
 #define bpf_for(i, start, end) for ((i) = (start); (i) < (end); (i)++)
 
