@@ -8,8 +8,9 @@ use crate::walls::Wall;
 use enforcer::frame::FrameError;
 use enforcer::{Plan, Trace};
 use identity::ProcessIdentity;
-use ledger::Resource;
+use ledger::{KindName, Resource};
 use policy::PolicyName;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -17,7 +18,14 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Time for which the effect of a resource's tickets is taken as known.
+const EFFECT_KEPT: Duration = Duration::from_millis(200);
+/// The same while the process is at work.
+const EFFECT_KEPT_MAX: Duration = Duration::from_secs(10);
+/// Maximum number of resources whose effect is known.
+const EFFECTS_MAX: usize = 1024;
 
 /// Why nobody enforces.
 #[derive(Debug, thiserror::Error)]
@@ -41,8 +49,10 @@ pub struct Enforcement {
     /// Whether anybody enforces anything.
     is_on: bool,
     started: Started,
-    /// Whether everything is given back, for another allotd's sake.
-    is_deferred: bool,
+    /// The reason why everything is given back, where it is: another allotd.
+    deferred: Option<String>,
+    /// Reasons why tickets of resources had no effect, and when that was asked.
+    effects: BTreeMap<Resource, (Instant, Option<String>)>,
     /// Whether the process was told to end.
     ends: Arc<AtomicBool>,
 }
@@ -94,7 +104,8 @@ impl Enforcement {
             _ => return Err(out_of_turn().into()),
         };
         let started = Started::default();
-        let enforcement = Enforcement { link, is_on, started, is_deferred: false, ends };
+        let (deferred, effects) = (None, BTreeMap::new());
+        let enforcement = Enforcement { link, is_on, started, deferred, effects, ends };
         Ok((enforcement, process, surveyed))
     }
 
@@ -229,21 +240,38 @@ impl Enforcement {
         self.link.tell(Request::NoteFork { parent, child });
     }
 
-    /// Why tickets of a resource are kept without effect, and what would help; `None` where they take effect.
+    /// Why tickets of a resource are kept without effect, and what would help; `None` where they take effect. While the
+    /// process is at work an answer of the last seconds is good enough: whoever funds keeps nobody waiting for a plan.
     pub fn without_effect(&mut self, resource: &Resource) -> Option<String> {
-        match self.link.ask(Request::WithoutEffect(vec![resource.clone()])) {
+        if resource.kind() == KindName::CPU {
+            // Somebody shares it, or allotd does not start.
+            return self.deferred.clone();
+        }
+        let good_for = if self.link.is_at_work() { EFFECT_KEPT_MAX } else { EFFECT_KEPT };
+        if let Some((at, why)) = self.effects.get(resource)
+            && at.elapsed() < good_for
+        {
+            return why.clone();
+        }
+        let why = match self.link.ask(Request::WithoutEffect(vec![resource.clone()])) {
             Some((Answer::WithoutEffect(why), _)) => why.into_iter().next().flatten(),
             _ => Some(gone()),
+        };
+        if self.effects.len() >= EFFECTS_MAX {
+            self.effects.clear();
         }
+        self.effects.insert(resource.clone(), (Instant::now(), why.clone()));
+        why
     }
 
     /// Gives everything back for as long as there is a reason, and takes it up again after. Answers what changed, in
     /// words.
     pub fn defer(&mut self, why: Option<String>) -> Option<String> {
-        if !self.is_on || why.is_some() == self.is_deferred {
+        if !self.is_on || why.is_some() == self.deferred.is_some() {
             return None;
         }
-        self.is_deferred = why.is_some();
+        self.deferred.clone_from(&why);
+        self.effects.clear();
         match self.link.ask(Request::Defer(why)) {
             Some((Answer::Deferred(changed), _)) => changed,
             _ => None,

@@ -152,6 +152,11 @@ impl Link {
         !self.unanswered.contains(&Sent::Plan) && Instant::now() >= self.next_plan_at
     }
 
+    /// Whether the process has yet to answer something.
+    pub fn is_at_work(&self) -> bool {
+        !self.unanswered.is_empty()
+    }
+
     /// Whether a plan is due that was not taken before.
     pub fn is_behind(&self) -> bool {
         self.owes_plan
