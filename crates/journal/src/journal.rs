@@ -28,7 +28,7 @@ pub struct Keep {
 impl Keep {
     /// What a daemon keeps.
     pub const DEFAULT: Keep =
-        Keep { entries: 10_000, snapshot_after: 1000, fold_bytes: 4 << 20, reserve_bytes: 8 << 20 };
+        Keep { entries: 10_000, snapshot_after: 5000, fold_bytes: 4 << 20, reserve_bytes: 8 << 20 };
 }
 
 /// What was read when the journal was opened.
