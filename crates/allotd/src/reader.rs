@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use wire::{ApiError, CurrencyRef, ErrorCode, Resolver as _, TradersView};
 
 /// A copy is good for so long while nothing is done to the ledger: who competes changes all the time.
-const COPY_KEPT: Duration = Duration::from_millis(20);
+const COPY_KEPT: Duration = Duration::from_millis(5);
 
 /// The most members that one answer shows of all traders together, and the most tickets that are followed for it.
 const MEMBERS_MAX: usize = 10_000;
