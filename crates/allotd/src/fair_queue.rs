@@ -63,15 +63,15 @@ struct State<T> {
 }
 
 impl<T> FairQueue<T> {
-    /// An empty one.
-    pub fn new() -> FairQueue<T> {
+    /// An empty one. What it serves is charged on that meter.
+    pub fn new(served: Meter) -> FairQueue<T> {
         let state = State {
             urgent: VecDeque::new(),
             flows: BTreeMap::new(),
             stride: Stride::new(),
             drawn: Vec::new(),
             empty: VecDeque::new(),
-            served: Meter::default(),
+            served,
             resting: BTreeMap::new(),
             taken: Vec::new(),
             is_closed: false,
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn work_and_not_requests_are_shared_equally() {
-        let queue = FairQueue::new();
+        let queue = FairQueue::new(Meter::default());
         for number in 0..400 {
             queue.push(Person(1), 1000, (1, number)).expect("open");
         }
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_newcomer_waits_for_one_request_of_each_at_most() {
-        let queue = FairQueue::new();
+        let queue = FairQueue::new(Meter::default());
         for person in 1..=4 {
             for _ in 0..64 {
                 queue.push(Person(person), 1000, person).expect("open");
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn one_who_took_much_time_rests_and_others_do_not() {
-        let queue = FairQueue::new();
+        let queue = FairQueue::new(Meter::default());
         let now = Instant::now();
         for person in [0, 1, 2] {
             (0..4).for_each(|_| queue.push(Person(person), 1, person).expect("open"));
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn what_is_urgent_comes_first() {
-        let queue = FairQueue::new();
+        let queue = FairQueue::new(Meter::default());
         queue.push(Person(1), 1000, "asked").expect("open");
         queue.push_urgent("stop").expect("open");
         assert_eq!(queue.take(NOW, 0), ["stop"]);
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_full_flow_keeps_no_other_out_and_a_closed_queue_takes_nothing() {
-        let queue = FairQueue::new();
+        let queue = FairQueue::new(Meter::default());
         while queue.push(Person(1), 1, 1) == Ok(()) {}
         assert_eq!(queue.push(Person(1), 1, 1), Err(Refused::Full));
         queue.push(Person(2), 1, 2).expect("room");
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn many_who_came_once_are_forgotten() {
-        let queue = FairQueue::new();
+        let queue = FairQueue::new(Meter::default());
         for uid in 0..5000 {
             queue.push(Person(uid), 1, uid).expect("open");
             assert_eq!(queue.take(NOW, 1), [uid]);

@@ -8,8 +8,8 @@ use crate::listener::Gate;
 use crate::requests::{Shared, answer};
 use bytes::Bytes;
 use front::{
-    CodecError, Frames, FromFront, Meter, NewConnection, Request, ToFront, frame, frames, message,
-    pass, thread_time, write_frames,
+    CodecError, Frames, FromFront, NewConnection, Request, ToFront, frame, frames, message, pass,
+    thread_time, write_frames,
 };
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -74,8 +74,6 @@ pub struct Session<'a> {
     /// Frames to the front.
     out: mpsc::Sender<Bytes>,
     is_ending: Cell<bool>,
-    /// CPU time of this thread that persons' connections and requests take.
-    meter: Meter,
     /// Something was asked under a number that no connection has: said once.
     has_guessed: Cell<bool>,
 }
@@ -92,8 +90,7 @@ impl<'a> Session<'a> {
         let (incoming, outgoing) = line.into_split();
         let (out, mut waiting) = mpsc::channel(FRAMES_MAX);
         let (is_ending, has_guessed) = (Cell::new(false), Cell::new(false));
-        let meter = Meter::default();
-        let session = Session { gate, shared, connections, out, is_ending, meter, has_guessed };
+        let session = Session { gate, shared, connections, out, is_ending, has_guessed };
         let mut incoming = frames(incoming);
         match tokio::time::timeout(READY_WAIT, next(&mut incoming)).await {
             Ok(Ok((FromFront::Ready { files }, _))) => {
@@ -128,8 +125,8 @@ impl<'a> Session<'a> {
         loop {
             let admitted = tokio::select! {
                 admitted = self.gate.accept() => {
-                    self.meter.charge(admitted.person, admitted.cost, Instant::now());
-                    match self.meter.rest(admitted.person, Instant::now()) {
+                    self.shared.served.charge(admitted.person, admitted.cost, Instant::now());
+                    match self.shared.served.rest(admitted.person, Instant::now()) {
                         Some(rest) => {
                             resting.insert(admitted, rest);
                             continue;
@@ -148,7 +145,7 @@ impl<'a> Session<'a> {
                 pass(door, socket, NewConnection { number, person })
             })
             .await?;
-            self.meter.charge(person, thread_time() - began, Instant::now());
+            self.shared.served.charge(person, thread_time() - began, Instant::now());
         }
         self.is_ending.set(true);
         let end = frame(&ToFront::End).expect("it is short");
@@ -204,8 +201,8 @@ impl<'a> Session<'a> {
             }
         };
         let Asking { who, person, credit, left, held } = asking;
-        self.meter.charge(person, cost, Instant::now());
-        let rest = self.meter.rest(person, Instant::now()).unwrap_or_default();
+        self.shared.served.charge(person, cost, Instant::now());
+        let rest = self.shared.served.rest(person, Instant::now()).unwrap_or_default();
         let shared = Arc::clone(self.shared);
         let flow = AnswerFlow { number, credit, out: self.out.clone() };
         tokio::spawn(async move {

@@ -8,7 +8,7 @@ use crate::keeper;
 use crate::reader::{Answer as Rendered, Look, Read};
 use crate::view::{Page, part};
 use bytes::Bytes;
-use front::{Request, Tally};
+use front::{Meter, Request, Tally};
 use ledger::Caller;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -46,6 +46,8 @@ pub struct Shared {
     pub keeper: Arc<FairQueue<keeper::Request>>,
     /// To those who only look.
     pub reader: Arc<FairQueue<Look>>,
+    /// CPU time that both take for persons, and the thread of the sockets.
+    pub served: Meter,
     /// The number of the last operation that was acknowledged.
     pub acknowledged: Arc<AtomicU64>,
     /// The person whose limits hold for a uid.

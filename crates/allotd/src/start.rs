@@ -19,9 +19,10 @@ use crate::requests::Shared;
 use crate::walls::KeeperWalls;
 use enforcement::{
     Enforcement, EnforcementError, EnforcingProcess, Reach, Surveyed, Task, resource_kinds,
-    take_precedence, with_causes,
+    with_causes,
 };
 use enforcer::Registration;
+use front::Meter;
 use journal::{Journal, JournalError};
 use ledger::{Ledger, Persons, ResourceKinds};
 use observe::{LifeError, LifeSource, ticks_since_boot};
@@ -124,7 +125,6 @@ pub fn log_to_stderr() {
 /// When it cannot start.
 pub fn run(options: Options, enforcers: &[Registration]) -> Result<(), StartError> {
     log_to_stderr();
-    take_precedence();
     let uid = rustix::process::geteuid().as_raw();
     if !options.user && uid != 0 {
         return Err(StartError::NotRoot);
@@ -270,8 +270,9 @@ impl Parts {
             Ok((source, why)) => (Some(Arc::new(Lives::new(source))), why),
             Err(error) => (None, format!("none: {error}")),
         };
-        let requests = Arc::new(FairQueue::new());
-        let reads = Arc::new(FairQueue::new());
+        let served = Meter::default();
+        let requests = Arc::new(FairQueue::new(served.clone()));
+        let reads = Arc::new(FairQueue::new(served.clone()));
         let acknowledged = Arc::new(AtomicU64::new(sequence));
         let (events, _) = broadcast::channel(4096);
         let (end, ending) = watch::channel(false);
@@ -331,6 +332,7 @@ impl Parts {
         let shared = Shared {
             keeper: requests,
             reader: reads,
+            served,
             acknowledged,
             persons: Arc::new(persons),
             hides_processes: observe::hides_processes(),

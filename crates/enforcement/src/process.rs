@@ -174,7 +174,6 @@ impl Keeper {
         let parent = rustix::process::getppid();
         // Signals of a terminal to everybody are the keeper's to hear; fails only for a leader of a process group.
         let _ = rustix::process::setsid();
-        crate::precedence::take_precedence();
         let _ = std::fs::write("/proc/self/comm", "allot-enforce");
         // When memory runs out others go first: all that this process holds would have to be given back.
         let _ = std::fs::write("/proc/self/oom_score_adj", "-900");

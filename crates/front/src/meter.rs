@@ -8,7 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// CPU time that one person may take at once of a thread that serves people.
+/// CPU time that one person may take at once of a process that serves people.
 pub const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// CPU time of that which comes back each second: a thirty-second of a CPU.

@@ -7,7 +7,7 @@ use crate::keeper;
 use crate::options::Options;
 use crate::reader::Read;
 use clap::Parser;
-use front::{AnswerHead, Tally, WINDOW_BYTES, take};
+use front::{AnswerHead, Meter, Tally, WINDOW_BYTES, take};
 use ledger::Persons;
 use sandbox::Restriction;
 use std::os::fd::OwnedFd;
@@ -52,8 +52,9 @@ impl World {
         let (end, ending) = watch::channel(false);
         let settings = Options::parse_from(["allotd"]).settings(PathBuf::new(), PathBuf::new(), 0);
         let shared = Shared {
-            keeper: Arc::new(FairQueue::new()),
-            reader: Arc::new(FairQueue::new()),
+            keeper: Arc::new(FairQueue::new(Meter::default())),
+            reader: Arc::new(FairQueue::new(Meter::default())),
+            served: Meter::default(),
             acknowledged: Arc::default(),
             persons: Arc::new(Persons::default()),
             hides_processes: false,

@@ -75,7 +75,7 @@ impl Daemon {
         self
     }
 
-    /// Before the processes that it manages, as its unit has it (`Nice=-20`), before it is launched.
+    /// Before the processes that it manages, as its unit has it (`CPUSchedulingPolicy=rr`), before it is launched.
     pub fn with_precedence(mut self) -> Daemon {
         self.has_precedence = true;
         self
@@ -110,9 +110,8 @@ impl Daemon {
     pub fn command(&self) -> Command {
         let mut command = match self.has_precedence {
             true => {
-                // In a session of its own, as a service is.
-                let mut command = Command::new("setsid");
-                command.args(["nice", "-n", "-20"]).arg(&self.program);
+                let mut command = Command::new("chrt");
+                command.args(["--rr", "1"]).arg(&self.program);
                 command
             }
             false => Command::new(&self.program),
