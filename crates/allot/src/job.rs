@@ -4,13 +4,15 @@
 //! started: the shell would take the stop for its user's own. So allot stays as the shell's child
 //! and runs the command as its own child, in the same process group: the terminal goes on to
 //! send ^C, ^Z, changes of size and background reads to the command itself, as well as to the
-//! other commands of its pipeline. The process in between passes on what was sent to it alone,
-//! stops when the command was stopped by anything but allotd, and ends as the command ends.
+//! other commands of its pipeline. The process in between passes on what the command has not been
+//! sent itself, stops when the command was stopped by anything but allotd, and ends as the command
+//! ends.
 
+use command_line::error;
 use command_line::{CliError, GlobalOptions, connection};
 use nix::libc;
 use nix::sys::resource::{Resource, setrlimit};
-use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, raise, sigprocmask};
+use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, kill, raise, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use nix::unistd::{ForkResult, Pid, fork, getpgrp, getppid};
 use std::io;
@@ -76,6 +78,7 @@ impl Standing {
 struct Between {
     command: Pid,
     signals: SignalFd,
+    witness: Witness,
     /// A stop that was sent to the job, and that the command has not followed yet.
     stop: Option<Signal>,
 }
@@ -100,7 +103,8 @@ fn begin() -> io::Result<Option<ExitCode>> {
         }
         ForkResult::Parent { child } => {
             take_default(libc::SIGCHLD);
-            Between { command: child, signals, stop: None }.watch().map(Some)
+            let witness = Witness::begin()?;
+            Between { command: child, signals, witness, stop: None }.watch().map(Some)
         }
     }
 }
@@ -125,15 +129,34 @@ impl Between {
         }
     }
 
-    /// Gives the command a signal that was sent to this process alone. What the terminal sends, and
-    /// what somebody in the job sends to the job, the command has itself.
-    fn pass_on(&self, info: &siginfo) {
+    /// Gives the command a signal that it was not sent itself: one for this process alone, or one
+    /// for the job where the command has made a process group of its own, as timeout(1) does.
+    fn pass_on(&mut self, info: &siginfo) {
+        let signo = info.ssi_signo.cast_signed();
+        let for_job = self.witness.takes(signo);
         let by_kernel = info.ssi_code > 0;
-        let sender = Pid::from_raw(info.ssi_pid.cast_signed());
-        let by_job = nix::unistd::getpgid(Some(sender)) == Ok(getpgrp());
-        if !by_kernel && !by_job {
-            self.send(info.ssi_signo.cast_signed());
+        let by_command = info.ssi_pid.cast_signed() == self.command.as_raw();
+        match for_job {
+            true if self.is_apart() => self.send_to_job(signo),
+            true => {}
+            false if by_kernel || by_command => {}
+            false => self.send(signo),
         }
+    }
+
+    /// Whether the command has left the job's process group.
+    fn is_apart(&self) -> bool {
+        nix::unistd::getpgid(Some(self.command)).is_ok_and(|group| group != getpgrp())
+    }
+
+    /// Sends to the command, and to its process group if it leads one: without a process in between, that
+    /// would be the job.
+    fn send_to_job(&self, signo: i32) {
+        let leads = nix::unistd::getpgid(Some(self.command)) == Ok(self.command);
+        let target = if leads { -self.command.as_raw() } else { self.command.as_raw() };
+        // SAFETY: no memory is touched. Our child's number, and the group's of that number, is no
+        // other's until it is waited for.
+        unsafe { libc::kill(target, signo) };
     }
 
     fn send(&self, signo: i32) {
@@ -153,10 +176,12 @@ impl Between {
                 return None;
             }
             if libc::WIFEXITED(status) {
+                self.witness.end();
                 let code = u8::try_from(libc::WEXITSTATUS(status)).unwrap_or(u8::MAX);
                 return Some(ExitCode::from(code));
             }
             if libc::WIFSIGNALED(status) {
+                self.witness.end();
                 return Some(die_of(libc::WTERMSIG(status)));
             }
             if libc::WIFCONTINUED(status) {
@@ -189,19 +214,74 @@ impl Between {
             unblock(signal);
             let _ = SigSet::all().thread_block();
         }
-        self.send(libc::SIGCONT);
+        self.send_to_job(libc::SIGCONT);
     }
+}
+
+/// A process of the job that takes no signals. One that this process was sent waits there too if
+/// it was sent to the whole job.
+struct Witness(Option<Pid>);
+
+impl Witness {
+    /// Forks it. Call it with all signals blocked, after the command was forked.
+    fn begin() -> io::Result<Witness> {
+        let parent = nix::unistd::getpid();
+        // SAFETY: this process has one thread, so nothing that the child uses is locked by another.
+        match unsafe { fork() }? {
+            ForkResult::Parent { child } => Ok(Witness(Some(child))),
+            ForkResult::Child => {
+                let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
+                if getppid() != parent {
+                    std::process::exit(0);
+                }
+                let _ = nix::sys::prctl::set_name(c"allot-witness");
+                // A pipe that the command has closed is to end for its reader.
+                // SAFETY: nothing uses a descriptor from here on.
+                unsafe { libc::close_range(0, libc::c_uint::MAX, 0) };
+                loop {
+                    nix::unistd::pause();
+                }
+            }
+        }
+    }
+
+    /// Whether a signal that this process has was sent to the job. The kernel gives a group's
+    /// signal to the latest member first, so it is here by then.
+    fn takes(&mut self, signo: i32) -> bool {
+        let Some(pid) = self.0 else { return false };
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+        let has = status.is_ok_and(|status| in_set(&status, "ShdPnd:", signo) == Some(true));
+        if has {
+            // Another, without the signal.
+            self.end();
+            match Witness::begin() {
+                Ok(fresh) => *self = fresh,
+                Err(cause) => error::warn(&format!("signals may arrive twice: {cause}")),
+            }
+        }
+        has
+    }
+
+    fn end(&mut self) {
+        if let Some(pid) = self.0.take() {
+            let _ = kill(pid, Signal::SIGKILL);
+            let _ = nix::sys::wait::waitpid(pid, None);
+        }
+    }
+}
+
+/// Whether a line of /proc/PID/status has a signal in its set.
+fn in_set(status: &str, field: &str, signo: i32) -> Option<bool> {
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+    let set = u64::from_str_radix(line.trim(), 16).ok()?;
+    Some(set & (1 << (signo - 1)) != 0)
 }
 
 /// Whether a process neither ignores, handles nor blocks a signal.
 fn stops_by_default(pid: Pid, signal: Signal) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let has = |field: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(field))?;
-        let set = u64::from_str_radix(line.trim(), 16).ok()?;
-        Some(set & (1 << (signal as i32 - 1)) != 0)
-    };
-    ["SigBlk:", "SigIgn:", "SigCgt:"].iter().all(|field| has(field) == Some(false))
+    let has_not = |field| in_set(&status, field, signal as i32) == Some(false);
+    ["SigBlk:", "SigIgn:", "SigCgt:"].into_iter().all(has_not)
 }
 
 /// Ends as the command was ended, without a core dump over the command's.

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Daemon, PATIENCE, Terminal};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -61,12 +61,17 @@ impl Shell {
     }
 }
 
+/// The only child of a process, besides the one that tells signals for the job.
 #[track_caller]
 fn only_child(pid: u32) -> u32 {
     let path = format!("/proc/{pid}/task/{pid}/children");
+    let is_witness = |child: &&str| {
+        let comm = std::fs::read_to_string(format!("/proc/{child}/comm"));
+        comm.is_ok_and(|comm| comm == "allot-witness\n")
+    };
     until(|| {
         let children = std::fs::read_to_string(&path).expect("it lives");
-        let mut children = children.split_whitespace();
+        let mut children = children.split_whitespace().filter(|child| !is_witness(child));
         let only = children.next()?.parse().ok()?;
         children.next().is_none().then_some(only)
     })
@@ -204,6 +209,42 @@ fn what_is_sent_to_the_job_reaches_the_command() {
         send(shell.job(), Signal::SIGKILL);
         shell.ended_with(137);
         until(|| look(command).is_none_or(|(state, _)| state == 'Z').then_some(()));
+    });
+}
+
+/// `kill %1` and a terminal that hangs up send to every process of a job.
+#[test]
+fn what_is_sent_to_the_whole_job_reaches_the_command_once() {
+    let test = "what_is_sent_to_the_whole_job_reaches_the_command_once";
+    in_each_shell(test, |_, mut shell| {
+        shell.runs(
+            "trap \"n=\\$((n+1)); echo term\\$n.\" TERM; trap \"exit \\$n\" USR1; \
+             sleep 1000 & UP; while :; do wait; done",
+        );
+        let job = Pid::from_raw(shell.job().cast_signed());
+        for count in 1..=5 {
+            killpg(job, Signal::SIGTERM).expect("it lives");
+            shell.shows(&format!("term{count}."));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        send(shell.job(), Signal::SIGUSR1);
+        shell.ended_with(5);
+    });
+}
+
+/// timeout(1) makes a process group of its own where it does not lead one.
+#[test]
+fn a_command_with_a_group_of_its_own_has_the_terminals_keys_too() {
+    let test = "a_command_with_a_group_of_its_own_has_the_terminals_keys_too";
+    in_each_shell(test, |_, mut shell| {
+        shell.types("$A run -- timeout 1000 sh -c 'echo u\"\"p.; exec sleep 1000'\n");
+        shell.shows("up.");
+        shell.types("\x1a");
+        shell.shows("topped");
+        shell.types("fg\n");
+        until(|| (shell.terminal.foreground() == shell.job().cast_signed()).then_some(()));
+        shell.types("\x03");
+        shell.ended_with(130);
     });
 }
 
