@@ -52,7 +52,8 @@ pub fn nice(global: &GlobalOptions, args: &NiceArgs) -> Result<ExitCode, CliErro
             return Ok(ended);
         }
         let taken = connection::connect(global)
-            .and_then(|client| client.operate(operation).map(drop).map_err(CliError::from));
+            .and_then(|client| client.operate(operation).map_err(CliError::from))
+            .map(|done| output::warn_of_no_effect(&done));
         return become_command(taken, &args.command, args.anyway.into());
     };
     let done = connection::connect(global)?.operate(operation)?;

@@ -11,15 +11,18 @@ fn what_has_no_effect_says_so_and_why() {
         return;
     };
     daemon.says(&["currency", "create", "a"]);
+    daemon.says(&["currency", "create", "b"]);
     let disk = std::fs::read_dir("/sys/class/block").ok().and_then(|mut list| list.next());
     let disk = disk.map(|it| it.expect("an entry").file_name().into_string().expect("a name"));
     let mut asked = vec![
         (vec!["fund", "a", "--from", "base", "--memory", "5"], "memory"),
         (vec!["fund", "a", "--from", "base", "--net", "lo=5"], "networks"),
     ];
-    let of_disk = disk.map(|name| (format!("{name}=5"), name));
-    if let Some((shares, name)) = &of_disk {
+    let of_disk = disk.map(|name| (format!("{name}=5"), format!("disk:{name}=1"), name));
+    if let Some((shares, gift, name)) = &of_disk {
         asked.push((vec!["fund", "a", "--from", "base", "--disk", shares], "CPU only"));
+        let lent = ["lend", "--from", "a", "--to", "#2", "--give", gift];
+        asked.push((lent.to_vec(), "CPU only"));
         asked.push((vec!["limit", "a", "--disk", name, "--read", "10M"], "CPU only"));
     }
     for (arguments, why) in asked {
@@ -33,6 +36,9 @@ fn what_has_no_effect_says_so_and_why() {
         let json = daemon.json(&arguments)["results"][0]["notes"].to_string();
         assert!(json.contains("has no effect now"), "{arguments:?}: {json}");
     }
+    let niced = daemon.run(&["nice", "--tickets", "1", "--resource", "net:lo", "--", "true"]);
+    let says = String::from_utf8_lossy(&niced.stderr);
+    assert!(niced.status.success() && says.contains("net:lo is kept in the ledger"), "{says}");
     for quiet in [
         ["fund", "a", "--from", "base", "--cpu", "5"],
         ["fund", "a", "--from", "base", "--net", "lo=0"],
@@ -52,6 +58,9 @@ fn what_is_not_there_is_refused_and_changes_nothing() {
         &["fund", "a", "--from", "base", "--net", "nosuch0=5"][..],
         &["fund", "a", "--from", "base", "--cpu", "5", "--disk", "nosuchdisk=5"],
         &["limit", "a", "--disk", "nosuchdisk", "--read", "10M"],
+        &["exchange", "offer", "--for", "a", "--give", "cpu=5", "--want", "disk:nosuchdisk=5"],
+        &["exchange", "offer", "--for", "a", "--give", "net:nosuch0=5", "--want", "cpu=5"],
+        &["lend", "--from", "a", "--to", "#0", "--give", "net:nosuch0=5"],
     ] {
         daemon.refuses(missing, "unknown");
     }

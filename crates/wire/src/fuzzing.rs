@@ -13,7 +13,7 @@ pub fn requests(bytes: &[u8]) {
     let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
     for line in &lines {
         if let Some(Operations { operations }) = comes_back::<Operations>(line) {
-            operations.iter().for_each(|operation| drop(operation.asked_resources()));
+            operations.iter().for_each(|operation| drop(operation.named_resources()));
         }
         comes_back::<SetPolicy>(line);
         answers(line);

@@ -416,10 +416,25 @@ impl Operation {
                 funding.as_deref().map_or(vec!["cpu".to_owned()], asked)
             }
             Operation::Nice { resource, .. } => resource.iter().cloned().collect(),
+            Operation::Exchange { legs, .. } => {
+                let some = legs.iter().filter(|leg| leg.amount > 0);
+                some.map(|leg| leg.good.resource.clone()).collect()
+            }
             Operation::LimitDisk { disk, limit, .. } if *limit != DiskLimit::default() => {
                 vec![format!("disk:{disk}")]
             }
             _ => Vec::new(),
+        }
+    }
+
+    /// The resources that must be there for it: those that it asks for, and those that it offers or
+    /// wants, which may be given later.
+    pub fn named_resources(&self) -> Vec<String> {
+        match self {
+            Operation::Offer { gives, wants, .. } => {
+                vec![gives.resource.clone(), wants.resource.clone()]
+            }
+            _ => self.asked_resources(),
         }
     }
 }

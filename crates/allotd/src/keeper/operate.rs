@@ -47,7 +47,7 @@ impl Running {
             }
             let asked = operation.asked_resources();
             let made = self
-                .must_be_there(&asked, &mut looked_at)
+                .must_be_there(&operation.named_resources(), &mut looked_at)
                 .and_then(|()| self.operate_one(caller, operation, entries));
             match made {
                 Ok(made) => {
