@@ -4,7 +4,7 @@ use crate::graph::{Graph, label, member_label, value};
 use clap::Args;
 use command_line::style::{Style, Table, Tone, clean, percent};
 use command_line::{CliError, GlobalOptions, connection, output};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use wire::{Class, Client, CurrencyKind, CurrencyView, LedgerView, Status, TicketKind, TicketView};
 
@@ -37,8 +37,8 @@ pub(crate) fn tree(global: &GlobalOptions, args: &TreeArgs) -> Result<ExitCode, 
         if let Some(resource) = args.resource.as_deref() {
             must_be_known(resource, &view, &client)?;
         }
-        let most = most_of_one(&client.status()?);
-        output::text(&render(&view, args.resource.as_deref(), most, Style::of_stdout()))?;
+        let enforced = Enforced::of(&client.status()?);
+        output::text(&render(&view, args.resource.as_deref(), &enforced, Style::of_stdout()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -67,19 +67,35 @@ fn must_be_known(resource: &str, view: &LedgerView, client: &Client) -> Result<(
     }
 }
 
-/// The part of the CPUs that one client can have at most: who holds whole processes gives each one
-/// CPU at a time.
-fn most_of_one(status: &Status) -> Option<f64> {
-    let cpus = status.cpu.cpus.len();
-    (status.cpu.name == "user-level" && cpus > 1).then(|| 1.0 / cpus as f64)
+/// What enforcers make of the tickets.
+#[derive(Debug, Default)]
+pub struct Enforced {
+    /// The part of the CPUs that one client can have, where that is less than all.
+    pub most_of_one: Option<f64>,
+    /// Why tickets of a resource have no effect, by resource.
+    pub without_effect: BTreeMap<String, String>,
 }
 
-/// The tree of one resource, or of each that has tickets. `most` is the part of the CPUs that one
-/// client can have, where that is less than all.
+impl Enforced {
+    /// Takes it from an allotd's status.
+    pub fn of(status: &Status) -> Enforced {
+        let cpus = status.cpu.cpus.len();
+        // An enforcer that holds whole processes gives each one CPU at a time.
+        let most_of_one = (status.cpu.name == "user-level" && cpus > 1).then(|| 1.0 / cpus as f64);
+        let cpu = ("cpu", status.cpu.name.as_str(), status.cpu.why.as_str());
+        let others = status.others.iter();
+        let others = others.map(|it| (it.resource.as_str(), it.enforcer.as_str(), it.why.as_str()));
+        let idle = std::iter::once(cpu).chain(others).filter(|(_, name, _)| *name == "none");
+        let without_effect = idle.map(|(resource, _, why)| (resource.to_owned(), why.to_owned()));
+        Enforced { most_of_one, without_effect: without_effect.collect() }
+    }
+}
+
+/// The tree of one resource, or of each that has tickets.
 pub fn render(
     view: &LedgerView,
     resource: Option<&str>,
-    most: Option<f64>,
+    enforced: &Enforced,
     style: Style,
 ) -> String {
     let graph = Graph::new(view);
@@ -94,8 +110,13 @@ pub fn render(
             tree.push_str(&style.paint(Tone::Strong, &clean(resource)));
             tree.push('\n');
         }
-        let most = most.filter(|_| resource == "cpu");
+        let most = enforced.most_of_one.filter(|_| resource == "cpu");
         tree.push_str(&Drawing::new(&graph, resource, most).render(style));
+        if let Some(why) = enforced.without_effect.get(resource) {
+            let says = format!("kept in the ledger and without effect now: {}", clean(why));
+            tree.push_str(&style.paint(Tone::Warning, &says));
+            tree.push('\n');
+        }
         trees.push(tree);
     }
     trees.join("\n")

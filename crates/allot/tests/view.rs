@@ -2,10 +2,10 @@
 
 use allot::graph::Graph;
 use allot::top::{Model, SortBy, frame_as_text};
-use allot::tree::render;
+use allot::tree::{Enforced, render};
 use command_line::style::Style;
 use serde_json::{Value, json};
-use wire::{LedgerView, Sample, Status};
+use wire::{DoctorResource, LedgerView, Sample, Status};
 
 fn currency(id: u64, name: &str, nature: &str, worth: Value) -> Value {
     let owner = match name {
@@ -98,12 +98,12 @@ without tickets:
 └─ later                 fci------  alice
 * funded by several: NOW and SURE are the sum
 ";
-    assert_eq!(render(&ledger(), Some("cpu"), None, Style::PLAIN), expected);
+    assert_eq!(render(&ledger(), Some("cpu"), &Enforced::default(), Style::PLAIN), expected);
 }
 
 #[test]
 fn a_tree_for_each_resource() {
-    let text = render(&ledger(), None, None, Style::PLAIN);
+    let text = render(&ledger(), None, &Enforced::default(), Style::PLAIN);
     let (cpu, memory) = text.split_once("\nmemory\n").expect("two trees");
     assert!(cpu.starts_with("cpu\n"), "{cpu}");
     assert_eq!(
@@ -118,8 +118,8 @@ base      fci------  root            0.0 %  100.0 %
 
 #[test]
 fn colours_only_where_asked() {
-    assert!(!render(&ledger(), None, None, Style::PLAIN).contains('\x1b'));
-    let coloured = render(&ledger(), None, None, Style::COLOURED);
+    assert!(!render(&ledger(), None, &Enforced::default(), Style::PLAIN).contains('\x1b'));
+    let coloured = render(&ledger(), None, &Enforced::default(), Style::COLOURED);
     assert!(coloured.contains("\x1b["));
     assert!(!coloured.contains("\x1b[2J"), "a command's name moved the cursor");
 }
@@ -147,7 +147,7 @@ fn a_dense_graph_stays_as_long_as_its_tickets() {
             }
         }
     }
-    let lines = render(&view, Some("cpu"), None, Style::PLAIN).lines().count();
+    let lines = render(&view, Some("cpu"), &Enforced::default(), Style::PLAIN).lines().count();
     assert_eq!(lines, 1 + 1 + view.tickets.len() + 1, "heading, base, tickets, footnote");
 }
 
@@ -240,10 +240,30 @@ fn model() -> Model {
 #[test]
 fn a_tree_says_why_one_process_is_promised_less_than_its_tickets_are_worth() {
     // make's tickets are worth 86 %.
-    let says = |most| render(&ledger(), Some("cpu"), most, Style::PLAIN);
+    let says = |most_of_one| {
+        let enforced = Enforced { most_of_one, ..Enforced::default() };
+        render(&ledger(), Some("cpu"), &enforced, Style::PLAIN)
+    };
     assert!(says(Some(0.5)).contains("so `allot top` promises it 50.0 % at most\n"));
     assert!(!says(Some(0.9)).contains("promises it"));
     assert!(!says(None).contains("promises it"));
+}
+
+#[test]
+fn a_tree_says_which_tickets_have_no_effect() {
+    let mut status = status();
+    let (resource, enforcer) = ("memory".to_owned(), "none".to_owned());
+    status.others = vec![DoctorResource { resource, enforcer, why: "not \x1bhere".to_owned() }];
+    let text = render(&ledger(), None, &Enforced::of(&status), Style::PLAIN);
+    let (cpu, memory) = text.split_once("\nmemory\n").expect("two trees");
+    assert!(!cpu.contains("without effect"), "{cpu}");
+    assert!(
+        memory.ends_with("\nkept in the ledger and without effect now: not ?here\n"),
+        "{memory}"
+    );
+    status.cpu.name = "none".to_owned();
+    let cpu = render(&ledger(), Some("cpu"), &Enforced::of(&status), Style::PLAIN);
+    assert!(cpu.ends_with("without effect now: works anywhere\n"), "{cpu}");
 }
 
 #[test]
@@ -314,7 +334,7 @@ fn a_tree_says_who_joined_lends_or_is_a_guest() {
     let tickets = view["tickets"].as_array_mut().expect("a list");
     tickets.push(ticket(99, 4, 5, "transfer", 1000, "cpu"));
     let view: LedgerView = serde_json::from_value(view).expect("a view");
-    let tree = render(&view, Some("cpu"), None, Style::PLAIN);
+    let tree = render(&view, Some("cpu"), &Enforced::default(), Style::PLAIN);
     let has = |name: &str, note: &str| {
         tree.lines().any(|line| line.contains(name) && line.trim_end().contains(note))
     };
