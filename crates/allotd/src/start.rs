@@ -234,13 +234,16 @@ fn begin_enforcing(
     Ok(Enforcement::begin(&program, Task { settings, choice, shares_others, reach, socket })?)
 }
 
-/// Says which parts of the policy have no effect with the enforcers that there are.
+/// Says which parts of the policy have no effect with the users and the enforcers that there are.
 fn tell_without_effect(policy: &Option<FundingPolicy>, enforcement: &mut Enforcement) {
     for resource in policy.iter().flat_map(FundingPolicy::resources) {
         let why = why_missing(&resource).or_else(|| enforcement.without_effect(&resource));
         if let Some(why) = why {
             tracing::warn!("what the funding policy says of {resource} has no effect: {why}");
         }
+    }
+    for why in policy.iter().flat_map(FundingPolicy::strangers) {
+        tracing::warn!("the funding policy: {why}");
     }
 }
 

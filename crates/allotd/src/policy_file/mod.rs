@@ -205,6 +205,17 @@ impl FundingPolicy {
         all
     }
 
+    /// Says which of the users and groups that its rules name this machine does not know.
+    pub fn strangers(&self) -> Vec<String> {
+        let of = |rule: &Rule| {
+            let name = rule.name.clone();
+            rule.strangers().into_iter().map(move |who| {
+                format!("rule `{name}` names the {who}, whom this machine does not know")
+            })
+        };
+        self.rule.iter().flat_map(of).collect()
+    }
+
     /// Returns what it gives now to a currency that it keeps below base; `None` where it has that no more.
     fn given(&self, key: &PolicyKey) -> Option<Given> {
         let per = match key {
@@ -466,11 +477,30 @@ mod tests {
             ("[users]\ncpu = 99999999999", "at most"),
             ("[users", "line 1"),
             ("[[rule]]\nname=\"no name!\"\nuids=\"5\"\ncpu=1", "`no name!` cannot name"),
+            ("[[rule]]\nname=\"a\"\nslices=[\"batch\"]\ncpu=1", "`batch` names no slice; write"),
+            (
+                "[[rule]]\nname=\"a\"\ncontainers=[\"web\"]\ncpu=1",
+                "`web` names no container; write",
+            ),
+            ("[[rule]]\nname=\"a\"\ncgroups=[\"a.slice\"]\ncpu=1", "`a.slice` names no cgroup"),
+            ("[[rule]]\nname=\"a\"\ncgroups=[\"/a.slice/\"]\ncpu=1", "`/a.slice/` names no cgroup"),
+            ("[[rule]]\nname=\"a\"\nuids=\"5\"\nhard=5\ncpu=\"1%\"", "the CPU twice"),
             ("[[rule]]\nname=\"base\"\nuids=\"5\"\ncpu=1", "`base` cannot name"),
         ] {
             let error = FundingPolicy::parse(text).expect_err(text);
             assert!(error.contains(what), "{text:?} gave {error:?}");
         }
+    }
+
+    #[test]
+    fn rules_for_users_whom_nobody_knows_are_told() {
+        let text = "[[rule]]\nname=\"a\"\nusers=[\"root\", \"no such user\", \"nobody-*\"]\n\
+                    groups=[\"root\", \"no such group\"]\ncpu=1\n";
+        let strangers = FundingPolicy::parse(text).expect("a good policy").strangers();
+        let expected = ["user `no such user`", "group `no such group`"];
+        let expected = expected
+            .map(|who| format!("rule `a` names the {who}, whom this machine does not know"));
+        assert_eq!(strangers, expected);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::amount::{LimitRule, Others, Share, thousandths};
 use crate::people::{Kind, Who};
 use ledger::{DiskLimit, Funding, Mode, Placement, PolicyKey, Resource, Rights, TicketKind};
+use nix::unistd::{Group, User};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -219,6 +220,12 @@ impl Rule {
                 "rule `{name}` gives nothing; add `cpu`, `hard`, `memory` or `disk`"
             ));
         }
+        if self.hard.is_some() && matches!(self.cpu, Some(Share::Part(_))) {
+            return Err(format!(
+                "rule `{name}` gives a part of the CPU twice; write `hard` or `cpu = \"20%\"`"
+            ));
+        }
+        self.check_places().map_err(|why| format!("rule `{name}`: {why}"))?;
         let names_users = !(self.users.is_empty() && self.groups.is_empty() && self.uids.is_none());
         match names_users || self.names_places() {
             true => Ok(()),
@@ -227,6 +234,33 @@ impl Rule {
                  `containers`"
             )),
         }
+    }
+
+    /// Checks that what names a place can match any. A star stands for whatever is needed.
+    fn check_places(&self) -> Result<(), String> {
+        let all = |patterns: &[String], is_one: fn(&str) -> bool, what: &str| {
+            let wrong = patterns.iter().find(|it| !it.contains('*') && !is_one(it));
+            wrong.map_or(Ok(()), |wrong| Err(format!("`{wrong}` names no {what}")))
+        };
+        let is_cgroup = |path: &str| path.starts_with('/') && !path.ends_with('/');
+        let is_slice = |name: &str| name.ends_with(".slice") && !name.contains('/');
+        let cgroup = "cgroup; write its path, as in `/system.slice/nginx.service`";
+        all(&self.cgroups, is_cgroup, cgroup)?;
+        all(&self.slices, is_slice, "slice; write `batch.slice`")?;
+        let container = "container; write ENGINE:NAME, as in `docker:web`";
+        all(&self.containers, |name| name.contains(':'), container)
+    }
+
+    /// The users and groups that it names, without patterns, as the words `user NAME` and `group NAME`,
+    /// as far as the machine does not know them.
+    pub(super) fn strangers(&self) -> Vec<String> {
+        let is_plain = |name: &&String| !name.contains('*');
+        let is_no_user = |name: &&String| matches!(User::from_name(name), Ok(None));
+        let is_no_group = |name: &&String| matches!(Group::from_name(name), Ok(None));
+        let users = self.users.iter().filter(is_plain).filter(is_no_user);
+        let groups = self.groups.iter().filter(is_plain).filter(is_no_group);
+        let users = users.map(|name| format!("user `{name}`"));
+        users.chain(groups.map(|name| format!("group `{name}`"))).collect()
     }
 
     pub(super) fn matches(&self, who: &Who) -> bool {
