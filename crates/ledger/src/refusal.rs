@@ -177,8 +177,8 @@ pub enum Refusal {
     },
     /// Base's hard tickets of memory would promise more than there is.
     #[error(
-        "hard memory tickets from base are KiB of what can be promised, {total} in all: {left} \
-         are left, not {amount}"
+        "base can promise {} of memory in all: {} are left ({left} KiB), not {}",
+        size(*total), size(*left), size(*amount)
     )]
     MemoryExhausted {
         /// In all, in KiB.
@@ -190,8 +190,9 @@ pub enum Refusal {
     },
     /// An amount of memory from a base that was given none to promise.
     #[error(
-        "base has no memory to promise here, so no {amount} KiB of it: a private allotd shares no \
-         memory. Ask the machine's allotd (`allot --socket /run/allot/allotd.sock`)"
+        "base has no memory to promise here, so not {}: a private allotd shares no memory. Ask the \
+         machine's allotd (`allot --socket /run/allot/allotd.sock`)",
+        size(*amount)
     )]
     NoMemory {
         /// Asked, in KiB.
@@ -487,4 +488,31 @@ impl Refusal {
 /// The letters of some rights, for a refusal.
 pub(crate) fn letters(rights: Rights) -> String {
     rights.to_string().replace('-', "")
+}
+
+/// An amount of memory in the largest unit of which there is one, rounded down.
+fn size(kib: u64) -> String {
+    let units = [(1 << 30, "TiB"), (1 << 20, "GiB"), (1 << 10, "MiB"), (1, "KiB")];
+    let (unit, name) = units.into_iter().find(|(unit, _)| kib >= *unit).unwrap_or((1, "KiB"));
+    match (kib % unit) * 10 / unit {
+        0 => format!("{} {name}", kib / unit),
+        tenths => format!("{}.{tenths} {name}", kib / unit),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_told_as_people_write_it() {
+        for (kib, text) in [(0, "0 KiB"), (1023, "1023 KiB"), (1024, "1 MiB"), (1999, "1.9 MiB")] {
+            assert_eq!(size(kib), text);
+        }
+        let refusal = Refusal::MemoryExhausted { total: 24 << 20, left: 5 << 19, amount: 3 << 20 };
+        assert_eq!(
+            refusal.to_string(),
+            "base can promise 24 GiB of memory in all: 2.5 GiB are left (2621440 KiB), not 3 GiB"
+        );
+    }
 }
