@@ -7,7 +7,11 @@ use command_line::error;
 use command_line::style::clean;
 use command_line::{CliError, GlobalOptions, argument_parsing, connection, output};
 use std::process::ExitCode;
-use wire::{CurrencyRef, Operation};
+use std::time::{Duration, Instant};
+use wire::{Client, ClientError, CurrencyRef, Operation};
+
+/// How long the enforcer may take to see what it was given, before nothing is said of it.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Make a running process, or a cgroup, a client
 ///
@@ -52,19 +56,38 @@ pub fn adopt(global: &GlobalOptions, args: &AdoptArgs) -> Result<ExitCode, CliEr
             (Operation::Adopt { pid, start_time_ticks: None, from, funding }, who)
         }
     };
-    let done = connection::connect(global)?.operate(operation)?;
+    let client = connection::connect(global)?;
+    let before = client.status()?.cpu.generation;
+    let done = client.operate(operation)?;
     let created = done.results.first().and_then(|result| result.created);
     let news = created.map(|id| format!("{who} is client #{id}"));
     output::done(global, &done, news.as_deref())?;
-    if let Some(pid) = args.pid.filter(|pid| job::is_foreground_job(*pid))
-        && job::holds_processes(global)
-    {
+    let Some(pid) = args.pid else { return Ok(ExitCode::SUCCESS) };
+    if job::is_foreground_job(pid) && job::holds_processes(global) {
         error::warn(&format!(
             "process {pid} is not held while a shell runs it in the foreground: the shell would take a stop for \
              its user's own. `bg` puts it in the background; `allot run` starts a command so that it can be held"
         ));
+    } else if let Some(why) = why_not_held(&client, pid, before)? {
+        error::warn(&format!("process {pid} does not get its share: {}", clean(&why)));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the enforcer says of a process that it was given after a generation of its plan, where that is not
+/// that it is held.
+fn why_not_held(client: &Client, pid: u32, before: u64) -> Result<Option<String>, ClientError> {
+    let (begins, since) = (format!("pid {pid} ("), Instant::now());
+    loop {
+        let cpu = client.status()?.cpu;
+        let mut of_process = cpu.drift.iter().filter(|drift| drift.starts_with(&begins));
+        let note = of_process.find_map(|drift| Some(drift.split_once("): ")?.1.to_owned()));
+        let has_plan = cpu.name == "none" || cpu.generation > before;
+        if note.is_some() || has_plan || since.elapsed() > PATIENCE {
+            return Ok(note);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 pub fn release(global: &GlobalOptions, args: &ReleaseArgs) -> Result<ExitCode, CliError> {

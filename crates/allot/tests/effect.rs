@@ -3,6 +3,8 @@
 mod common;
 
 use common::Daemon;
+use nix::libc;
+use std::process::Command;
 
 /// A private allotd shares the CPU alone: everything else is kept, and that is said.
 #[test]
@@ -73,5 +75,31 @@ fn what_is_not_there_is_refused_and_changes_nothing() {
     }
     for resource in ["cpu", "memory", "net:eth0"] {
         daemon.says(&["tree", "--resource", resource]);
+    }
+}
+
+/// A process that goes before all others whatever its tickets are, adopted: that is said at once.
+#[test]
+fn a_process_that_cannot_be_held_is_said_so_when_it_is_adopted() {
+    let test = "a_process_that_cannot_be_held_is_said_so_when_it_is_adopted";
+    let Some(daemon) = Daemon::start_with(test, &["--enforcer", "user-level"]) else { return };
+    let mut first = Command::new("sleep").arg("1000").spawn().expect("sleep can be started");
+    let mut plain = Command::new("sleep").arg("1000").spawn().expect("sleep can be started");
+    let param = libc::sched_param { sched_priority: 1 };
+    let pid = first.id().cast_signed();
+    // SAFETY: the parameters are read and live.
+    if unsafe { libc::sched_setscheduler(pid, libc::SCHED_FIFO, &raw const param) } == 0 {
+        let done = daemon.run(&["adopt", &first.id().to_string()]);
+        let says = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{says}");
+        assert!(says.contains("does not get its share: its policy is SCHED_FIFO"), "{says}");
+    } else {
+        eprintln!("SKIP {test}: no right to SCHED_FIFO");
+    }
+    let done = daemon.run(&["adopt", &plain.id().to_string()]);
+    assert!(done.status.success() && done.stderr.is_empty(), "{done:?}");
+    for child in [&mut first, &mut plain] {
+        child.kill().expect("it is ours");
+        child.wait().expect("it has ended");
     }
 }
