@@ -6,6 +6,7 @@ use common::{
     Daemon, NO_SERVICES, Worker, backing, children_of, client_of, may_switch_users, scheduling_of,
     state_of, two_users, wait_for,
 };
+use ledger::memory_size;
 use wire::{Amount, CurrencyKind, Operation, TicketKind};
 
 fn adopt(pid: u32, tickets: u64) -> Operation {
@@ -228,6 +229,9 @@ fn amounts_of_memory_are_first_come_first_served_and_disks_have_limits() {
     let (rest, ..) = home(second).expect("placed");
     assert_eq!(rest, total - amount);
     wait_for("a word about it", || daemon.log().contains("others came first"));
+    // In sizes, as the file says it.
+    let told = format!("has {} of the {} of memory", memory_size(rest), memory_size(amount));
+    assert!(daemon.log().contains(&told), "{told}: {}", daemon.log());
 }
 
 /// What a policy file gives users besides the CPU, and its limits, are what the file says at the last start: also for those

@@ -52,7 +52,7 @@ pub use offer::{BadTerms, Good, Lease, OFFER_POINTS_MAX, Offer, OfferId, Point, 
 pub use operation::Intent;
 pub use person::Persons;
 pub use quota::{Part, Quota};
-pub use refusal::{Refusal, RefusalKind};
+pub use refusal::{Refusal, RefusalKind, memory_size};
 pub use resource::{
     BadKindName, INSTANCE_LEN_MAX, KIND_LEN_MAX, KindName, Resource, UnknownResource,
 };

@@ -178,7 +178,7 @@ pub enum Refusal {
     /// Base's hard tickets of memory would promise more than there is.
     #[error(
         "base can promise {} of memory in all: {} are left ({left} KiB), not {}",
-        size(*total), size(*left), size(*amount)
+        memory_size(*total), memory_size(*left), memory_size(*amount)
     )]
     MemoryExhausted {
         /// In all, in KiB.
@@ -192,7 +192,7 @@ pub enum Refusal {
     #[error(
         "base has no memory to promise here, so not {}: a private allotd shares no memory. Ask the \
          machine's allotd (`allot --socket /run/allot/allotd.sock`)",
-        size(*amount)
+        memory_size(*amount)
     )]
     NoMemory {
         /// Asked, in KiB.
@@ -490,8 +490,8 @@ pub(crate) fn letters(rights: Rights) -> String {
     rights.to_string().replace('-', "")
 }
 
-/// An amount of memory in the largest unit of which there is one, rounded down.
-fn size(kib: u64) -> String {
+/// Writes an amount of memory in the largest unit of which there is one, rounded down.
+pub fn memory_size(kib: u64) -> String {
     let units = [(1 << 30, "TiB"), (1 << 20, "GiB"), (1 << 10, "MiB"), (1, "KiB")];
     let (unit, name) = units.into_iter().find(|(unit, _)| kib >= *unit).unwrap_or((1, "KiB"));
     match (kib % unit) * 10 / unit {
@@ -507,7 +507,7 @@ mod tests {
     #[test]
     fn memory_is_told_as_people_write_it() {
         for (kib, text) in [(0, "0 KiB"), (1023, "1023 KiB"), (1024, "1 MiB"), (1999, "1.9 MiB")] {
-            assert_eq!(size(kib), text);
+            assert_eq!(memory_size(kib), text);
         }
         let refusal = Refusal::MemoryExhausted { total: 24 << 20, left: 5 << 19, amount: 3 << 20 };
         assert_eq!(

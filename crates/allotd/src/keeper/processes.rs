@@ -8,7 +8,7 @@ use journal::{Entry, Journal};
 use ledger::operation::{Exit, Fork, Join, Place, Release, UserChanged};
 use ledger::{
     BASE, Change, CurrencyId, CurrencyKind, Funding, Intent, Placement, Placements,
-    ProcessIdentity, Sighting, TicketKind,
+    ProcessIdentity, Resource, Sighting, TicketKind, memory_size,
 };
 use observe::{LifeEvent, ProcessHandle, ProcessRef, ticks_since_boot};
 use std::collections::{BTreeMap, BTreeSet};
@@ -169,9 +169,14 @@ impl Running {
             let amount = held.map_or(0, |(_, ticket)| ticket.amount);
             if amount < wanted.amount {
                 let Funding { resource, amount: wanted, .. } = wanted;
+                let (has, of) = if *resource == Resource::MEMORY {
+                    (memory_size(amount), format!("{} of memory", memory_size(*wanted)))
+                } else {
+                    (amount.to_string(), format!("{wanted} hard {resource} tickets"))
+                };
                 lacking.push(format!(
-                    "{} has {amount} of the {wanted} hard {resource} tickets that the funding policy gives: others \
-                     came first, and base has no more. `allot fund` sets it once there is more",
+                    "{} has {has} of the {of} that the funding policy gives: others came first, and base has no more. \
+                     `allot fund` sets it once there is more",
                     level.name
                 ));
             }
