@@ -198,6 +198,48 @@ fn users_are_placed_by_the_policy_and_funded_anew_when_they_change() {
     assert!(output.status.success() && text.contains("400"), "{text}");
 }
 
+/// A uid that no range and no list of users names is a person's once a login has begun with it.
+#[test]
+fn a_directorys_user_is_a_person_by_logging_in() {
+    let test = "a_directorys_user_is_a_person_by_logging_in";
+    if !may_switch_users(test) {
+        return;
+    }
+    let (user, stranger) = two_users();
+    let daemon = system("");
+    let client = daemon.client();
+    let becomes = |uid: u32, login: &str| {
+        let change = format!("exec setpriv --reuid {uid} --regid {uid} --clear-groups sleep 1000");
+        Worker::shell(&format!("{login}\n{change}"), 0)
+    };
+    let logged_in = becomes(user, &format!("echo {user} >/proc/self/loginuid"));
+    let not = becomes(stranger, ":");
+    wait_for("both to become users", || {
+        let both = [(&logged_in, user), (&not, stranger)];
+        both.iter().all(|(worker, uid)| uid_of(worker.pid()) == Some(*uid))
+    });
+    let login = std::fs::read_to_string(format!("/proc/{}/loginuid", logged_in.pid()));
+    if login.unwrap_or_default().trim() != user.to_string() {
+        eprintln!("SKIP {test}: this kernel keeps no logins");
+        return;
+    }
+    let owner = |pid: u32| {
+        let ledger = client.ledger().expect("alive");
+        let id = client_of(&ledger, pid).map(|currency| currency.id)?;
+        let issuer = backing(&ledger, id).first()?.0;
+        ledger.currencies.iter().find(|currency| currency.id == issuer).map(|home| home.owner)
+    };
+    wait_for("the user's home", || owner(logged_in.pid()) == Some(user));
+    assert_eq!(owner(not.pid()), None);
+}
+
+/// The real uid of a process.
+fn uid_of(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
 /// A part of all memory is given whole to who comes first; the next one gets what is left, and
 /// somebody is told.
 #[test]
