@@ -283,6 +283,37 @@ fn a_job_in_the_foreground_is_held_and_can_be_stopped() {
     });
 }
 
+/// 900, 900 and 100 tickets in the foreground of three shells of one user.
+#[test]
+fn jobs_in_three_shells_have_what_their_tickets_promise() {
+    let test = "jobs_in_three_shells_have_what_their_tickets_promise";
+    let Some(daemon) = Daemon::start_with(test, &HOLDING) else { return };
+    let mut shells = [("900", SHELLS[0]), ("900", SHELLS[1]), ("100", SHELLS[0])].map(|(n, of)| {
+        let mut shell = Shell::start(&daemon, of);
+        let spin = "sh -c 'echo u\"\"p.; while :; do :; done'";
+        shell.types(&format!("$A run --tickets {n} -- {spin}\n"));
+        shell.shows("up.");
+        shell
+    });
+    let jobs = shells.each_ref().map(|shell| only_child(shell.job()));
+    let used = || jobs.map(|pid| look(pid).expect("it lives").1);
+    let begun = used();
+    // Ticks of 10 ms: 2000 draws of 1 ms, of which the least one wins 105, give or take 10.
+    let used = until(|| {
+        let used = used();
+        let used = [0, 1, 2].map(|job| used[job] - begun[job]);
+        (used.iter().sum::<u64>() >= 200).then_some(used)
+    });
+    let all: u64 = used.iter().sum();
+    let part = used.map(|ticks| 100.0 * ticks as f64 / all as f64);
+    assert!((2.0..10.0).contains(&part[2]), "promised 47, 47 and 5 %: {part:?}");
+    assert!(part[..2].iter().all(|part| (40.0..55.0).contains(part)), "{part:?}");
+    for shell in &mut shells {
+        shell.types("\x03");
+        shell.ended_with(130);
+    }
+}
+
 #[test]
 fn a_foreground_job_that_cannot_be_held_is_said_so_when_it_is_adopted() {
     let test = "a_foreground_job_that_cannot_be_held_is_said_so_when_it_is_adopted";
