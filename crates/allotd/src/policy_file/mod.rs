@@ -10,7 +10,7 @@ mod rules;
 
 use crate::names::Names;
 use crate::people::{People, Who};
-use amount::{Others, Share, thousandths};
+use amount::{Others, Share};
 use enforcement::Reach;
 use ledger::{
     BASE, CurrencyId, Funding, Home, Ledger, Member, Placement, Placements, PolicyKey, Resource,
@@ -164,7 +164,7 @@ impl FundingPolicy {
         let everybodys = self.everybodys().into_iter().flat_map(|(_, funding)| funding);
         let rules = self.rule.iter().flat_map(|rule| rule.funding(self.memory_kib));
         let system = self.system.others().funding(self.memory_kib);
-        let containers = [thousandths(Resource::CPU, self.containers.cpu)];
+        let (containers, _) = self.containers.given(self.memory_kib);
         let all = cpu.into_iter().chain(everybodys).chain(rules).chain(system).chain(containers);
         for ticket in all.filter(|ticket| ticket.kind == TicketKind::Hard) {
             let sum = sums.entry(ticket.resource).or_default();
@@ -187,7 +187,11 @@ impl FundingPolicy {
 
     /// Returns what each section gives of the resources besides the CPU.
     fn all_others(&self) -> impl Iterator<Item = (String, Others<'_>)> {
-        let sections = [("[system]", self.system.others()), ("[users]", self.users.others())];
+        let sections = [
+            ("[system]", self.system.others()),
+            ("[users]", self.users.others()),
+            ("[containers]", self.containers.others()),
+        ];
         let sections = sections.into_iter().map(|(name, others)| (name.to_owned(), others));
         sections
             .chain(self.rule.iter().map(|rule| (format!("rule `{}`", rule.name), rule.others())))
@@ -225,8 +229,7 @@ impl FundingPolicy {
                 return self.system.managed.then(|| self.system.given(self.memory_kib));
             }
             PolicyKey::Rule(name) if name == CONTAINERS => {
-                let cpu = thousandths(Resource::CPU, self.containers.cpu);
-                return self.containers.managed.then(|| (vec![cpu], BTreeMap::new()));
+                return self.containers.managed.then(|| self.containers.given(self.memory_kib));
             }
             PolicyKey::Rule(name) => {
                 let rule = self.rule.iter().find(|rule| rule.name == *name)?;
@@ -293,7 +296,7 @@ impl FundingPolicy {
         let rule = self.rule.iter().find(|rule| rule.matches(who));
         let levels = rule
             .map(|rule| rule.levels(who, self.memory_kib))
-            .or_else(|| self.containers.levels(who))
+            .or_else(|| self.containers.levels(who, self.memory_kib))
             .or_else(|| self.system.levels(who, kind, self.memory_kib))
             .or_else(|| self.users.levels(who, kind, self.memory_kib))?;
         let process = vec![soft(self.processes.cpu)];
@@ -439,6 +442,26 @@ mod tests {
         assert!(bob.levels[0].limits.is_empty());
         let names: Vec<String> = policy.resources().iter().map(Resource::to_string).collect();
         assert_eq!(names, ["memory", "disk:sda", "disk:sdb"]);
+    }
+
+    #[test]
+    fn containers_have_memory_disks_and_limits() {
+        let text = "[containers]\nmemory = \"25%\"\ndisk = { sda = 5 }\n\
+                    [containers.limits.sda]\nread = \"10M\"\n";
+        let mut policy = FundingPolicy::parse(text).expect("a good policy");
+        policy.memory_kib = 8 << 20;
+        let docker = "/system.slice/docker-ab12.scope".to_owned();
+        let placed = policy.placements(&Who { cgroup: docker, ..who(0, "root") });
+        let level = &placed.expect("managed").levels[0];
+        let funding = level.funding.iter().map(|it| (it.resource.to_string(), it.amount));
+        let expected = [("cpu", 1000), ("memory", 2 << 20), ("disk:sda", 5)];
+        assert!(funding.eq(expected.map(|(resource, amount)| (resource.to_owned(), amount))));
+        assert_eq!(level.limits[&Resource::disk("sda")].read_bytes, Some(10 << 20));
+        let given = policy.given(&level.key).expect("a changed file changes it");
+        assert_eq!(given, (level.funding.clone(), level.limits.clone()));
+        // What they are promised must be there, beside what others are.
+        policy.system.memory = Some(Share::Part(800));
+        assert!(policy.check_sums().expect_err("105 %").contains("memory"));
     }
 
     #[test]

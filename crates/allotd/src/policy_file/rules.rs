@@ -74,6 +74,10 @@ pub(super) struct ContainersRule {
     pub(super) by_hand: bool,
     /// Base tickets, or a part.
     pub(super) cpu: Share,
+    pub(super) memory: Option<Share>,
+    pub(super) disk: BTreeMap<String, Share>,
+    pub(super) net: BTreeMap<String, Share>,
+    pub(super) limits: BTreeMap<String, LimitRule>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -187,7 +191,9 @@ impl Default for UsersRule {
 
 impl Default for ContainersRule {
     fn default() -> Self {
-        ContainersRule { managed: true, by_hand: false, cpu: Share::Tickets(USER_CPU) }
+        let (memory, disk, net, limits) = Default::default();
+        let cpu = Share::Tickets(USER_CPU);
+        ContainersRule { managed: true, by_hand: false, cpu, memory, disk, net, limits }
     }
 }
 
@@ -308,11 +314,22 @@ impl Rule {
 }
 
 impl ContainersRule {
-    pub(super) fn levels(&self, who: &Who) -> Option<Vec<Placement>> {
-        let funding = vec![thousandths(Resource::CPU, self.cpu)];
-        let given = (funding, Limits::new());
-        let top = || shared(PolicyKey::Rule(CONTAINERS.to_owned()), CONTAINERS, given);
+    pub(super) fn others(&self) -> Others<'_> {
+        let ContainersRule { memory, disk, net, limits, .. } = self;
+        Others { memory: *memory, disk, net, limits }
+    }
+
+    pub(super) fn levels(&self, who: &Who, memory_kib: u64) -> Option<Vec<Placement>> {
+        let key = PolicyKey::Rule(CONTAINERS.to_owned());
+        let top = || shared(key, CONTAINERS, self.given(memory_kib));
         (self.managed && who.is_elsewhere()).then(|| vec![top()])
+    }
+
+    /// Returns what the currency of containers is given.
+    pub(super) fn given(&self, memory_kib: u64) -> Given {
+        let cpu = thousandths(Resource::CPU, self.cpu);
+        let funding = std::iter::once(cpu).chain(self.others().funding(memory_kib)).collect();
+        (funding, self.others().limits())
     }
 }
 
