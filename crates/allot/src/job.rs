@@ -103,7 +103,7 @@ fn begin() -> io::Result<Option<ExitCode>> {
         }
         ForkResult::Parent { child } => {
             take_default(libc::SIGCHLD);
-            let witness = Witness::begin()?;
+            let witness = Witness::or_none();
             Between { command: child, signals, witness, stop: None }.watch().map(Some)
         }
     }
@@ -245,6 +245,14 @@ impl Witness {
         }
     }
 
+    /// Forks it; the command goes on where there can be no further process.
+    fn or_none() -> Witness {
+        Witness::begin().unwrap_or_else(|cause| {
+            error::warn(&format!("signals may arrive twice: {cause}"));
+            Witness(None)
+        })
+    }
+
     /// Whether a signal that this process has was sent to the job. The kernel gives a group's
     /// signal to the latest member first, so it is here by then.
     fn takes(&mut self, signo: i32) -> bool {
@@ -253,11 +261,8 @@ impl Witness {
         let has = status.is_ok_and(|status| in_set(&status, "ShdPnd:", signo) == Some(true));
         if has {
             // Another, without the signal.
-            self.end();
-            match Witness::begin() {
-                Ok(fresh) => *self = fresh,
-                Err(cause) => error::warn(&format!("signals may arrive twice: {cause}")),
-            }
+            let fresh = Witness::or_none();
+            std::mem::replace(self, fresh).end();
         }
         has
     }

@@ -68,7 +68,7 @@ pub fn adopt(global: &GlobalOptions, args: &AdoptArgs) -> Result<ExitCode, CliEr
             "process {pid} is not held while a shell runs it in the foreground: the shell would take a stop for \
              its user's own. `bg` puts it in the background; `allot run` starts a command so that it can be held"
         ));
-    } else if let Some(why) = why_not_held(&client, pid, before)? {
+    } else if let Ok(Some(why)) = why_not_held(&client, pid, before) {
         error::warn(&format!("process {pid} does not get its share: {}", clean(&why)));
     }
     Ok(ExitCode::SUCCESS)

@@ -149,13 +149,14 @@ fn is_asked(entry: &Entry) -> bool {
     matches!(entry.authority, Authority::Caller(_))
 }
 
-/// Gives every line since a time, oldest first, to `take`, until that answers false.
+/// Gives every line since a time, oldest first, to `take`, while `is_wanted` and until that answers false.
 ///
 /// # Errors
 /// An audit that cannot be read.
 pub fn read(
     dir: &Path,
     since_unix_ms: u64,
+    is_wanted: impl Fn() -> bool,
     mut take: impl FnMut(String) -> bool,
 ) -> io::Result<()> {
     let first = file_name(since_unix_ms);
@@ -166,6 +167,9 @@ pub fn read(
         }
         for line in BufReader::new(File::open(path)?).lines() {
             let line = line?;
+            if !is_wanted() {
+                return Ok(());
+            }
             let at = serde_json::from_str::<Event>(&line).map(|event| event.at_unix_ms);
             if at.is_ok_and(|at| at >= since_unix_ms) && !take(line) {
                 return Ok(());

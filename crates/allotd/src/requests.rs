@@ -8,13 +8,14 @@ use crate::keeper;
 use crate::reader::{Answer as Rendered, Look, Read};
 use crate::view::{Page, part};
 use bytes::Bytes;
-use front::{Meter, Request, Tally};
+use front::{Meter, Request, Tally, thread_time};
 use ledger::Caller;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use wire::{
     ApiError, CurrencyRef, ErrorBody, ErrorCode, Event, OPERATIONS_MAX, Operation, Sample, Status,
@@ -64,6 +65,8 @@ pub struct Shared {
     pub doctor: Arc<doctor::Findings>,
     /// Where the audit's files are.
     pub audit_dir: PathBuf,
+    /// The persons for whom they are being read.
+    pub audit_readers: Mutex<BTreeSet<u32>>,
     /// Turns true when allotd ends.
     pub ending: watch::Receiver<bool>,
 }
@@ -174,7 +177,7 @@ impl Asking<'_> {
             }
             Request::Samples { interval_ms } => self.samples(interval_ms),
             Request::Events { after, follow } => self.events(after, follow).await,
-            Request::Audit { since_unix_ms } => Ok(self.audit(since_unix_ms)),
+            Request::Audit { since_unix_ms } => self.audit(since_unix_ms),
             Request::Trace { client } => self.trace(client).await,
             Request::Doctor => {
                 let status = self.ask(work::STATUS, keeper::Request::Status).await?;
@@ -294,16 +297,30 @@ impl Asking<'_> {
         Ok(answer)
     }
 
-    fn audit(&self, since_unix_ms: Option<u64>) -> Answer {
+    /// The audit, read by a thread that ends when the caller leaves. A person has one at a time: what it takes is
+    /// charged when it ends, and the next request waits for that. The superuser may have more.
+    fn audit(&self, since_unix_ms: Option<u64>) -> Result<Answer, ApiError> {
+        let person = self.line.0;
+        let readers = || self.shared.audit_readers.lock().unwrap_or_else(PoisonError::into_inner);
+        if person != 0 && !readers().insert(person) {
+            let message = "you read the audit already: one at a time";
+            return Err(ApiError::new(ErrorCode::Limit, message));
+        }
         let (lines, answer) = lines();
         let shared = Arc::clone(self.shared);
         tokio::task::spawn_blocking(move || {
+            let began = thread_time();
+            let since = since_unix_ms.unwrap_or(0);
+            let is_wanted = || !lines.is_closed();
             let take = |text: String| lines.blocking_send((text + "\n").into()).is_ok();
-            if let Err(error) = read_audit(&shared.audit_dir, since_unix_ms.unwrap_or(0), take) {
+            if let Err(error) = read_audit(&shared.audit_dir, since, is_wanted, take) {
                 tracing::error!("the audit cannot be read: {error}");
             }
+            shared.served.charge(person, thread_time() - began, Instant::now());
+            let mut readers = shared.audit_readers.lock().unwrap_or_else(PoisonError::into_inner);
+            readers.remove(&person);
         });
-        answer
+        Ok(answer)
     }
 
     async fn trace(&self, client: Option<u64>) -> Result<Answer, ApiError> {

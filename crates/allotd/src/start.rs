@@ -301,6 +301,7 @@ impl Parts {
             lives: lives.clone(),
             watched_until_ticks,
             acknowledged: Arc::clone(&acknowledged),
+            served: served.clone(),
         };
         let keeping = spawn("allot-keeper", {
             let end = end.clone();
@@ -345,6 +346,7 @@ impl Parts {
             doctor: findings,
             ending,
             audit_dir,
+            audit_readers: Default::default(),
         };
         Ok(Running { keeping, is_abandoned, end, shared })
     }

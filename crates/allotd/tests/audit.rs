@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{Daemon, Worker};
+use common::{Daemon, SOMEBODY, Worker, as_user, may_switch_users, wait_for};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use wire::{Event, Operation};
 
@@ -39,7 +41,7 @@ fn it_has_what_people_did_and_nothing_else() {
     client.operate(adopt(worker.pid())).expect("adopted");
     // Its end is an event, and nobody's doing.
     drop(worker);
-    common::wait_for("the exit", || {
+    wait_for("the exit", || {
         let kept = client.past_events(None).expect("it answers");
         kept.map(|event| event.expect("an event")).any(|event| event.text.contains("exited"))
     });
@@ -49,6 +51,35 @@ fn it_has_what_people_did_and_nothing_else() {
     assert!(texts[0].contains("first") && texts[2].contains("second"), "{texts:?}");
     let future = client.audit(u64::MAX / 2).expect("it answers");
     assert_eq!(future.count(), 0);
+}
+
+#[test]
+fn nobody_has_it_read_twice_at_once_and_whoever_left_is_not_read_for() {
+    if !may_switch_users("nobody_has_it_read_twice_at_once_and_whoever_left_is_not_read_for") {
+        return;
+    }
+    let daemon = Daemon::start(&["--enforcer", "none"]);
+    daemon.client().operate(create("first")).expect("made");
+    // More than waits on the way to a caller who takes nothing.
+    let line = std::fs::read_to_string(file(&daemon)).expect("the audit");
+    std::fs::write(file(&daemon), line.repeat((64 << 20) / line.len())).expect("a long audit");
+    let ask = |path: &str| {
+        let mut stream = UnixStream::connect(daemon.socket()).expect("allotd listens");
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: allotd\r\n\r\n").expect("asked");
+        let mut head = String::new();
+        BufReader::new(stream.try_clone().expect("a descriptor"))
+            .read_line(&mut head)
+            .expect("a head");
+        (stream, head)
+    };
+    as_user(SOMEBODY, || {
+        let (first, head) = ask("/v1/audit");
+        assert!(head.contains("200"), "{head}");
+        let (_, head) = ask("/v1/audit");
+        assert!(head.contains("422"), "{head}");
+        drop(first);
+        wait_for("the first reader to end", || ask("/v1/audit?since_unix_ms=0").1.contains("200"));
+    });
 }
 
 #[test]

@@ -161,8 +161,11 @@ impl Scx {
         }
         available().map_err(LoadError::from)?;
         let loader = Loader::own(&options.program)?;
-        let prepare = move |orders, gave_up| Worker::new(options, loader, orders, gave_up);
-        let actor = Actor::start("allot-scx", || {}, prepare, Worker::run)?;
+        let loads = Arc::clone(&loader);
+        let prepare = move |orders, gave_up| Worker::new(options, loads, orders, gave_up);
+        // Nobody keeps rights to load what the kernel has refused.
+        let actor =
+            Actor::start("allot-scx", || {}, prepare, Worker::run).inspect_err(|_| loader.end())?;
         Ok(Scx { actor })
     }
 

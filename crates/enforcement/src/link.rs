@@ -10,6 +10,7 @@ use enforcer::Plan;
 use enforcer::frame::{self, FrameError};
 use std::collections::VecDeque;
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, mpsc};
@@ -164,7 +165,7 @@ impl Link {
 
     /// The time until a plan is due that was not taken before; `None` where an answer comes first, or none is.
     pub fn plan_due_in(&self) -> Option<Duration> {
-        let waits = self.owes_plan && !self.unanswered.contains(&Sent::Plan);
+        let waits = !self.is_broken && self.owes_plan && !self.unanswered.contains(&Sent::Plan);
         waits.then(|| self.next_plan_at.saturating_duration_since(Instant::now()))
     }
 
@@ -310,6 +311,8 @@ impl Link {
         done.map_err(|error| {
             if !std::mem::replace(&mut self.is_broken, true) {
                 tracing::error!("the enforcing process: {}", with_causes(&error));
+                // Where it lives and said what nobody says, it gives everything back and ends.
+                let _ = self.stream.shutdown(Shutdown::Both);
             }
         })
         .ok()

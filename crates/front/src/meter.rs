@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 /// CPU time that one person may take at once of a process that serves people.
 pub const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// CPU time of that which comes back each second: a thirty-second of a CPU.
-pub const A_SECOND: Duration = Duration::from_nanos(31_250_000);
+/// CPU time of that which comes back each second: a sixteenth of a CPU.
+pub const A_SECOND: Duration = Duration::from_nanos(62_500_000);
 
 /// The superuser does not rest.
 const ROOT: u32 = 0;

@@ -64,6 +64,7 @@ impl World {
             doctor: Arc::new(Findings::of(enforcement::Surveyed::look(&[], &settings))),
             ending,
             audit_dir: PathBuf::new(),
+            audit_readers: Default::default(),
         };
         let shared = Arc::new(shared);
         let (heard, keeper_waits) = (Heard::default(), Arc::new(tokio::sync::Mutex::new(())));

@@ -5,6 +5,7 @@ use super::state::{Round, Running, Waiting};
 use crate::api_error::not_durable;
 use crate::event::event;
 use crate::others::Others;
+use front::thread_time;
 use journal::{Entry, JournalError};
 use ledger::{Authority, Change, Resource};
 use std::sync::atomic::Ordering;
@@ -22,7 +23,10 @@ impl Running {
     /// Make a round durable and acknowledge it, or undo it. Answers whether it is durable.
     pub(super) fn finish(&mut self, round: Round) -> bool {
         let Round { mut entries, waiting } = round;
-        match self.write_down(&mut entries) {
+        let began = thread_time();
+        let written = self.write_down(&mut entries);
+        self.write_time = thread_time() - began;
+        match written {
             Ok(()) => {
                 self.note_unseen(&entries);
                 let last = self.keeper.journal.sequence();

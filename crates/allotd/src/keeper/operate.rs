@@ -69,7 +69,7 @@ impl Running {
     }
 
     /// The person that a uid belongs to.
-    fn person(&self, uid: u32) -> u32 {
+    pub(super) fn person(&self, uid: u32) -> u32 {
         self.keeper.ledger.persons().of(uid)
     }
 

@@ -60,6 +60,7 @@ impl Keeper {
             released,
             joined_as: JoinedAs::new(),
             written: Default::default(),
+            write_time: Duration::ZERO,
             owed: Vec::new(),
             failed: None,
             generation: 0,
@@ -149,7 +150,7 @@ impl Running {
     }
 
     /// Writes first, then, when they are durable, reads. Answers whether to stop, and the CPU time that was taken for
-    /// those who asked.
+    /// those who asked together: what an operation took by itself is charged at once.
     fn round(&mut self, requests: Vec<Request>) -> (bool, Duration) {
         let mut stop = false;
         let mut reads = Vec::new();
@@ -166,12 +167,14 @@ impl Running {
             self.finish(std::mem::take(&mut round));
             self.sweep_if_needed();
         }
-        let began = thread_time();
         for request in requests {
             match request {
                 Request::Operate { caller, operations, reply } => {
+                    let began = thread_time();
                     let answer = self.operate(&caller, operations, &mut round.entries);
                     round.waiting.push(Waiting { reply, answer, upto: round.entries.len() });
+                    let (person, spent) = (self.person(caller.uid), thread_time() - began);
+                    self.keeper.served.charge(person, spent, Instant::now());
                 }
                 Request::Life => {}
                 Request::Stop => stop = true,
@@ -179,7 +182,8 @@ impl Running {
             }
         }
         self.finish(round);
-        let mut spent = if operates { thread_time() - began } else { Duration::ZERO };
+        // What follows from the ledger, a plan or a snapshot, is nobody's.
+        let mut spent = if operates { self.write_time } else { Duration::ZERO };
         // While a sweep is due, what was born since the last sound word is still to be found.
         if let Some(ticks) = watched_until_ticks.filter(|_| !self.must_sweep) {
             self.keeper.watched_until_ticks = ticks;

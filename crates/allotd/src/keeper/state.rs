@@ -11,6 +11,7 @@ use crate::names::Names;
 use crate::others::Others;
 use crate::policy_file::FundingPolicy;
 use enforcement::{Enforcement, Question};
+use front::Meter;
 use journal::{Entry, Journal};
 use ledger::{
     Change, CurrencyId, ExchangeId, JoinedAs, Ledger, Member, OfferId, ProcessIdentity,
@@ -19,7 +20,7 @@ use ledger::{
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
 use valuation::Graph;
 use wire::{ApiError, Event, OperationResult, OperationsDone, Status};
@@ -50,6 +51,8 @@ pub struct Keeper {
     pub watched_until_ticks: u64,
     /// The number of the last operation that was acknowledged, for those who look.
     pub acknowledged: Arc<AtomicU64>,
+    /// CPU time that is taken for persons.
+    pub served: Meter,
 }
 
 /// The effects of a round, until they are durable.
@@ -102,6 +105,8 @@ pub(super) struct Running {
     pub(super) released: BTreeSet<ProcessIdentity>,
     pub(super) joined_as: JoinedAs,
     pub(super) written: Written,
+    /// CPU time that it took to write the last round down.
+    pub(super) write_time: Duration,
     /// Observations from while the journal could not be written: they hold, and are written when there is room.
     pub(super) owed: Vec<Entry>,
     /// When the journal could not be written, until it can.
