@@ -130,6 +130,25 @@ impl Shared {
         Person(who.map_or(u32::MAX, |who| self.persons.of(who.uid)))
     }
 
+    /// Does something for a person, who is charged with the CPU time that it takes.
+    fn for_person<T>(&self, person: Person, act: impl FnOnce() -> T) -> T {
+        let began = thread_time();
+        let done = act();
+        self.served.charge(person.0, thread_time() - began, Instant::now());
+        done
+    }
+
+    /// Waits as long as a person has to rest, who is told things without asking again; no longer than allotd runs.
+    async fn rest(&self, person: Person) {
+        if let Some(rest) = self.served.rest(person.0, Instant::now()) {
+            let mut ending = self.ending.clone();
+            tokio::select! {
+                () = tokio::time::sleep(rest) => {}
+                _ = ending.wait_for(|ending| *ending) => {}
+            }
+        }
+    }
+
     fn is_ruled_by(&self, who: Option<&Caller>) -> bool {
         who.is_some_and(|who| who.uid == 0 || who.uid == self.ruler)
     }
@@ -173,7 +192,8 @@ impl Asking<'_> {
             Request::Traders { who } => self.traders(who).await,
             Request::Sample => {
                 let sample = self.ask(work::SAMPLE, keeper::Request::Sample).await?;
-                Ok(whole(&self.shared.sample_for(self.who.as_ref(), sample)))
+                let tell = || whole(&self.shared.sample_for(self.who.as_ref(), sample));
+                Ok(self.shared.for_person(self.line, tell))
             }
             Request::Samples { interval_ms } => self.samples(interval_ms),
             Request::Events { after, follow } => self.events(after, follow).await,
@@ -181,7 +201,8 @@ impl Asking<'_> {
             Request::Trace { client } => self.trace(client).await,
             Request::Doctor => {
                 let status = self.ask(work::STATUS, keeper::Request::Status).await?;
-                Ok(whole(&self.shared.doctor.report(Some(&status))))
+                let tell = || whole(&self.shared.doctor.report(Some(&status)));
+                Ok(self.shared.for_person(self.line, tell))
             }
             Request::Policy => self.ask(1, keeper::Request::Policy).await.map(|view| whole(&view)),
             Request::SetPolicy { policy } => self.set_policy(&policy).await,
@@ -226,7 +247,8 @@ impl Asking<'_> {
 
     async fn status(&self) -> Result<Answer, ApiError> {
         let status = self.ask(work::STATUS, keeper::Request::Status).await?;
-        Ok(whole(&self.shared.status_for(self.who.as_ref(), status)))
+        let tell = || whole(&self.shared.status_for(self.who.as_ref(), status));
+        Ok(self.shared.for_person(self.line, tell))
     }
 
     async fn ledger(&self, after: Option<u64>, limit: Option<u64>) -> Result<Answer, ApiError> {
@@ -274,10 +296,12 @@ impl Asking<'_> {
                 }
                 let asked = ask(&shared, person, work::SAMPLE, keeper::Request::Sample).await;
                 let Ok(sample) = asked else { return };
-                let sample = shared.sample_for(who.as_ref(), sample);
-                if lines.send(line(&sample)).await.is_err() {
+                let tell = || line(&shared.sample_for(who.as_ref(), sample));
+                let told = shared.for_person(person, tell);
+                if lines.send(told).await.is_err() {
                     return;
                 }
+                shared.rest(person).await;
             }
         });
         Ok(answer)
@@ -440,7 +464,7 @@ impl Telling {
         // A page at a time, so that a reader that takes nothing costs one page.
         while let Some(end) = kept.last().and_then(|event| event.sequence) {
             for event in kept {
-                self.lines.send(line(&event)).await.map_err(|_| Over)?;
+                self.send(&event).await?;
             }
             self.last = Some(end);
             kept = kept_events(&self.shared, self.person, end).await.map_err(|_| Over)?;
@@ -460,7 +484,14 @@ impl Telling {
             return Ok(());
         }
         self.last = event.sequence.or(last);
-        self.lines.send(line(&event)).await.map_err(|_| Over)
+        self.send(&event).await
+    }
+
+    async fn send(&self, event: &Event) -> Result<(), Over> {
+        let told = self.shared.for_person(self.person, || line(event));
+        self.lines.send(told).await.map_err(|_| Over)?;
+        self.shared.rest(self.person).await;
+        Ok(())
     }
 }
 

@@ -166,7 +166,7 @@ impl AsyncRead for Connection {
         let read = Pin::new(&mut this.stream).poll_read(context, buffer);
         let has_read = buffer.filled().len() > before;
         if has_read {
-            this.meter.has_read(this.peer.person, thread_time(), std::time::Instant::now());
+            this.meter.serves(this.peer.person, thread_time(), std::time::Instant::now());
         }
         if let Some(at) = this.deadline(has_read)
             && is_over(&mut this.reading, at, context)
@@ -184,6 +184,7 @@ impl AsyncWrite for Connection {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = &mut *self;
+        this.meter.serves(this.peer.person, thread_time(), std::time::Instant::now());
         let written = Pin::new(&mut this.stream).poll_write(context, bytes);
         if written.is_ready() {
             this.writing = None;

@@ -1,7 +1,7 @@
 //! The CPU time that persons' connections take, and how long a person rests who has used much of it.
 //!
-//! The front is one thread. The time from a read of one connection to the next read of any is the first one's: to parse
-//! what came is most of what the front does.
+//! The front is one thread. The time from a read or write of one connection to the next of any is the first one's: to
+//! parse what came, and to write answers, is most of what the front does.
 
 use crate::Allowances;
 use rustix::time::{ClockId, clock_gettime};
@@ -24,7 +24,7 @@ pub struct Meter(Arc<Mutex<Account>>);
 #[derive(Debug)]
 struct Account {
     used: Allowances,
-    /// The person of the last read, and the thread's CPU time then.
+    /// The person who was served last, and the thread's CPU time then.
     last: Option<(u32, Duration)>,
 }
 
@@ -50,8 +50,8 @@ impl Meter {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a person's bytes were read when the thread had used so much CPU time.
-    pub fn has_read(&self, person: u32, thread_time: Duration, now: Instant) {
+    /// Notes that a person's bytes are read or written from when the thread had used so much CPU time.
+    pub fn serves(&self, person: u32, thread_time: Duration, now: Instant) {
         let mut account = self.account();
         if let Some((last, since)) = account.last.replace((person, thread_time)) {
             account.charge(last, thread_time.saturating_sub(since), now);
@@ -80,12 +80,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_until_the_next_read_is_the_last_reader_s() {
+    fn the_time_until_another_is_served_is_the_last_one_s() {
         let (meter, now) = (Meter::default(), Instant::now());
-        meter.has_read(1, Duration::ZERO, now);
-        meter.has_read(2, 3 * AT_ONCE, now);
-        meter.has_read(ROOT, 3 * AT_ONCE + A_SECOND, now);
-        meter.has_read(3, 9 * AT_ONCE, now);
+        meter.serves(1, Duration::ZERO, now);
+        meter.serves(2, 3 * AT_ONCE, now);
+        meter.serves(ROOT, 3 * AT_ONCE + A_SECOND, now);
+        meter.serves(3, 9 * AT_ONCE, now);
         assert_eq!(
             meter.rest(1, now),
             Some(2 * AT_ONCE.mul_f64(AT_ONCE.div_duration_f64(A_SECOND)))
