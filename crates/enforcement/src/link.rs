@@ -16,8 +16,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-/// Pause between two plans, as a multiple of the time in which the last one was followed: plans of a large ledger take a
-/// fifth of the time at most.
+/// Pause between two plans, as a multiple of the time in which the last one was followed: plans that take
+/// up to 25 ms take a fifth of the time at most.
 const PAUSE_FACTOR: u32 = 4;
 /// Maximum pause between two plans.
 const PAUSE_MAX: Duration = Duration::from_millis(100);

@@ -1,5 +1,5 @@
 //! Copies of what the keeper knows, for those who only look. A copy follows the changes that were made durable since, so
-//! that a look at a large ledger costs the keeper no more than at a small one.
+//! that a look costs the keeper what has changed, and a copy of the list of members.
 
 use super::state::Running;
 use crate::members::{Cgroups, Commands};
