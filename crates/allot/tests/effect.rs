@@ -38,9 +38,6 @@ fn what_has_no_effect_says_so_and_why() {
         let json = daemon.json(&arguments)["results"][0]["notes"].to_string();
         assert!(json.contains("has no effect now"), "{arguments:?}: {json}");
     }
-    let niced = daemon.run(&["nice", "--tickets", "1", "--resource", "net:lo", "--", "true"]);
-    let says = String::from_utf8_lossy(&niced.stderr);
-    assert!(niced.status.success() && says.contains("net:lo is kept in the ledger"), "{says}");
     for quiet in [
         ["fund", "a", "--from", "base", "--cpu", "5"],
         ["fund", "a", "--from", "base", "--net", "lo=0"],
