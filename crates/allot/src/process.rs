@@ -74,7 +74,7 @@ pub fn adopt(global: &GlobalOptions, args: &AdoptArgs) -> Result<ExitCode, CliEr
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the enforcer says of a process that it was given after a generation of its plan, where that is not
+/// The enforcer's word on a process that it was given after a generation of its plan, where that is not
 /// that it is held.
 fn why_not_held(client: &Client, pid: u32, before: u64) -> Result<Option<String>, ClientError> {
     let (begins, since) = (format!("pid {pid} ("), Instant::now());

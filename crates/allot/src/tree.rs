@@ -67,7 +67,7 @@ fn must_be_known(resource: &str, view: &LedgerView, client: &Client) -> Result<(
     }
 }
 
-/// What enforcers make of the tickets.
+/// The effect that enforcers give to tickets.
 #[derive(Debug, Default)]
 pub struct Enforced {
     /// The part of the CPUs that one client can have, where that is less than all.

@@ -333,14 +333,13 @@ impl Asking<'_> {
         let (lines, answer) = lines();
         let shared = Arc::clone(self.shared);
         tokio::task::spawn_blocking(move || {
-            let began = thread_time();
             let since = since_unix_ms.unwrap_or(0);
             let is_wanted = || !lines.is_closed();
             let take = |text: String| lines.blocking_send((text + "\n").into()).is_ok();
-            if let Err(error) = read_audit(&shared.audit_dir, since, is_wanted, take) {
+            let read = || read_audit(&shared.audit_dir, since, is_wanted, take);
+            if let Err(error) = shared.for_person(Person(person), read) {
                 tracing::error!("the audit cannot be read: {error}");
             }
-            shared.served.charge(person, thread_time() - began, Instant::now());
             let mut readers = shared.audit_readers.lock().unwrap_or_else(PoisonError::into_inner);
             readers.remove(&person);
         });

@@ -182,7 +182,7 @@ impl Running {
             }
         }
         self.finish(round);
-        // What follows from the ledger, a plan or a snapshot, is nobody's.
+        // A plan or a snapshot, which follow from the whole ledger, are nobody's.
         let mut spent = if operates { self.write_time } else { Duration::ZERO };
         // While a sweep is due, what was born since the last sound word is still to be found.
         if let Some(ticks) = watched_until_ticks.filter(|_| !self.must_sweep) {

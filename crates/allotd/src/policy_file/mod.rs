@@ -459,7 +459,7 @@ mod tests {
         assert_eq!(level.limits[&Resource::disk("sda")].read_bytes, Some(10 << 20));
         let given = policy.given(&level.key).expect("a changed file changes it");
         assert_eq!(given, (level.funding.clone(), level.limits.clone()));
-        // What they are promised must be there, beside what others are.
+        // Their promise must be there beside those of others.
         policy.system.memory = Some(Share::Part(800));
         assert!(policy.check_sums().expect_err("105 %").contains("memory"));
     }
