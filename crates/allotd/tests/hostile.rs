@@ -284,6 +284,34 @@ fn who_runs_while_stopped_waits_with_its_family() {
     });
 }
 
+/// By weights, whose processes end before they are given a weight: their children are born where one has been put that was
+/// caught alive.
+#[test]
+fn a_chain_of_short_lives_ends_up_in_a_nursery() {
+    let test = "a_chain_of_short_lives_ends_up_in_a_nursery";
+    if !may_switch_users(test) {
+        return;
+    }
+    if let Err(why) = enforce_weights::available(Some(enforce_weights::CarrierName::CgroupV1)) {
+        eprintln!("SKIP {test}: {why}");
+        return;
+    }
+    let mut daemon = of_somebody(&["--enforcer", "weights"]);
+    daemon.launch();
+    let chain = "use Time::HiRes 'time'; \
+                 while (1) { my $until = time + 0.004; while (time < $until) {} exit if fork; }";
+    let worker =
+        Worker::shell(&format!("exec perl -e \"{}\"", chain.replace('$', "\\$")), SOMEBODY);
+    wait_for("a successor to be born in the nursery", || {
+        let Ok(processes) = observe::scan() else { return false };
+        let mut group = processes.iter().filter(|it| it.facts.process_group == worker.pid());
+        group.any(|it| {
+            let text = std::fs::read_to_string(format!("/proc/{}/cgroup", it.identity.pid));
+            text.is_ok_and(|text| text.contains("-nursery"))
+        })
+    });
+}
+
 struct KilledAtTheEnd(std::process::Child);
 
 impl Drop for KilledAtTheEnd {

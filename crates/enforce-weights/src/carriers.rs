@@ -6,7 +6,7 @@ pub(crate) mod v1_tree;
 
 use crate::client::Client;
 use enforcer::DriftLog;
-use ledger::ProcessIdentity;
+use ledger::{CurrencyId, ProcessIdentity};
 use observe::ProcessHandle;
 use std::fmt;
 use std::str::FromStr;
@@ -34,6 +34,9 @@ pub(crate) trait Carrier: Send {
 
     /// Gives a process back what it had, and forgets it.
     fn release(&mut self, process: &ProcessHandle, hands: &mut Hands<'_>);
+
+    /// Puts a process where its children are born into the weight of its house's nursery, if there is such a place.
+    fn nurse(&mut self, _process: &ProcessHandle, _house: CurrencyId, _hands: &mut Hands<'_>) {}
 
     /// Gives all clients their weights. Of errors it tells, and tries again the next time.
     fn set(&mut self, clients: &[Client], hands: &mut Hands<'_>);

@@ -1,5 +1,6 @@
 //! One client: its processes, whether it competes, what it used and waited for.
 
+use crate::carriers::{Carrier, Hands};
 use enforcer::{
     ClientState, ClientStatus, CpuAccount, CpuClientSample, HoldState, Looks, Presence,
     PresenceTracker,
@@ -22,12 +23,20 @@ pub(crate) struct ManagedProcess {
     waited_ns: BTreeMap<u32, u64>,
     /// When that was; 0 for never.
     waits_at_ns: u64,
+    /// It was put into a nursery, or is elsewhere in a cgroup of ours.
+    pub is_nursed: bool,
 }
 
 impl ManagedProcess {
     pub fn new(handle: ProcessHandle) -> ManagedProcess {
         let clock_ns = handle.cpu_time_ns().unwrap_or(0);
-        ManagedProcess { handle, clock_ns, waited_ns: BTreeMap::new(), waits_at_ns: 0 }
+        ManagedProcess {
+            handle,
+            clock_ns,
+            waited_ns: BTreeMap::new(),
+            waits_at_ns: 0,
+            is_nursed: false,
+        }
     }
 
     pub fn identity(&self) -> ProcessIdentity {
@@ -39,6 +48,20 @@ impl ManagedProcess {
         // Of one that is gone there is nothing to say.
         let uid = self.handle.real_uid().ok().filter(|_| !owners.is_empty())?;
         (!owners.contains(&uid)).then_some(uid)
+    }
+
+    /// Puts it into the nursery of its house, unless it belongs to somebody else by now.
+    pub fn nurse(
+        &mut self,
+        house: CurrencyId,
+        owners: &[u32],
+        carrier: &mut dyn Carrier,
+        hands: &mut Hands<'_>,
+    ) {
+        if self.strange_uid(owners).is_none() {
+            carrier.nurse(&self.handle, house, hands);
+            self.is_nursed = true;
+        }
     }
 
     /// Reads the CPU time used since the last call, in ns.
@@ -91,6 +114,10 @@ pub(crate) struct Client {
     pub presence: Presence,
     /// It competes only for what is left over: a guest, or one that has lent its tickets.
     pub is_guest: bool,
+    /// When the plan first had it.
+    pub born_ns: u64,
+    /// A look has found it competing.
+    pub has_competed: bool,
     tracker: PresenceTracker,
     pub account: CpuAccount,
     pub window: WindowAccount,
@@ -114,6 +141,8 @@ impl Client {
             processes: Vec::new(),
             presence: Presence::Asleep,
             is_guest: false,
+            born_ns: now_ns,
+            has_competed: false,
             tracker: PresenceTracker::new(now_ns),
             account: CpuAccount::default(),
             window: WindowAccount::default(),

@@ -5,7 +5,8 @@
 //! no CPU idles while somebody would use it, and who wakes runs at once. Every half second what clients used is
 //! compared with what they were due, and weights are corrected. See docs/weights.md.
 //!
-//! - `houses` and `steering` are pure: who competes as one, with which weight, and how that is corrected.
+//! - `houses`, `steering` and `short_lives` are pure: who competes as one, with which weight, how that is corrected, and
+//!   whose processes end too soon to be given one.
 //! - `carriers` bring weights to processes: one file for each of the ways.
 //! - `record` has all that was changed, before it is changed.
 
@@ -17,6 +18,7 @@ mod houses;
 mod nice_steps;
 mod record;
 mod registration;
+mod short_lives;
 mod state;
 mod steering;
 

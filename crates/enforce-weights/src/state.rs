@@ -4,6 +4,7 @@ use crate::carriers::{Carrier, Hands};
 use crate::client::{Client, ManagedProcess, stranger};
 use crate::houses::{self, Worth};
 use crate::record::UndoEntry;
+use crate::short_lives::{ShortLives, part_of_nursery};
 use crate::steering::{Steering, Window};
 use enforcer::clock::now_ns;
 use enforcer::{
@@ -26,6 +27,11 @@ const WATCHED_AT_ONCE: usize = 256;
 /// Looks in one window of the steering: half a second.
 const LOOKS_A_WINDOW: u32 = 5;
 
+/// Sleepers that are put into nurseries with one plan.
+const NURSED_AT_ONCE: usize = 64;
+/// A client that ends sooner without having competed was a short life, in ns.
+const SHORT_LIFE_NS: u64 = 1_000_000_000;
+
 /// A client's fork: the one order that only this enforcer knows.
 pub(crate) struct Fork {
     pub parent: ProcessIdentity,
@@ -45,6 +51,9 @@ pub(crate) struct State {
     /// Clients of the plan that cannot be managed, and why.
     pub(crate) unmanageable: Vec<(PlannedClient, String)>,
     steering: Steering,
+    short_lives: ShortLives,
+    /// The part of its house's weight that each nursery has.
+    nurseries: BTreeMap<CurrencyId, f64>,
     pub(crate) drift: DriftLog,
     pub(crate) used_by_gone_ns: u64,
     /// When accounts were last brought up to date.
@@ -72,6 +81,8 @@ impl State {
             clients: Vec::new(),
             unmanageable: Vec::new(),
             steering: Steering::default(),
+            short_lives: ShortLives::default(),
+            nurseries: BTreeMap::new(),
             drift: DriftLog::default(),
             used_by_gone_ns: 0,
             counted_ns: now_ns,
@@ -124,13 +135,21 @@ impl State {
             true => Err("it is a thread of the kernel".to_owned()),
             false => self.carrier.admit(&handle),
         };
-        let process = ManagedProcess::new(handle);
+        let mut process = ManagedProcess::new(handle);
         match admitted {
-            Ok(()) if process.strange_uid(&client.owners).is_some() => {
-                client.notes.push(stranger(identity));
-                self.let_go(&process);
+            Ok(()) => {
+                // At once: it may be gone before all of the plan is followed.
+                if self.short_lives.has_nursery(client.house) {
+                    let (carrier, mut hands) = self.hands();
+                    process.nurse(client.house, &client.owners, carrier, &mut hands);
+                }
+                if process.strange_uid(&client.owners).is_some() {
+                    client.notes.push(stranger(identity));
+                    self.let_go(&process);
+                    return;
+                }
+                client.processes.push(process);
             }
-            Ok(()) => client.processes.push(process),
             Err(_) if !process.handle.is_alive() => {}
             Err(why) => client.notes.push(why),
         }
@@ -182,6 +201,7 @@ impl State {
             }
             let competed = client.competes();
             client.presence = client.look(now_ns);
+            client.has_competed |= client.competes();
             let competes = client.competes();
             if competed != competes {
                 self.changed = true;
@@ -206,6 +226,28 @@ impl State {
         }
     }
 
+    /// Counts the life of a client that has ended, if it was a short one.
+    fn count_life(&mut self, client: &Client, now_ns: u64) {
+        if !client.has_competed && now_ns.saturating_sub(client.born_ns) < SHORT_LIFE_NS {
+            self.short_lives.add(client.house, now_ns);
+        }
+    }
+
+    /// Puts those of houses of short lives into nurseries who are in no cgroup of ours yet, and so beget children outside.
+    fn nurse(&mut self) {
+        let hands = &mut Hands { record: &mut self.guardian.record, drift: &mut self.drift };
+        let mut left = NURSED_AT_ONCE;
+        for client in self.clients.iter_mut().filter(|it| !it.is_guest && !it.competes()) {
+            if !self.short_lives.has_nursery(client.house) {
+                continue;
+            }
+            for process in client.processes.iter_mut().filter(|it| !it.is_nursed).take(left) {
+                process.nurse(client.house, &client.owners, self.carrier.as_mut(), hands);
+                left -= 1;
+            }
+        }
+    }
+
     /// Ends a window: the steering learns from what was measured.
     fn steer(&mut self, now_ns: u64) {
         let length_ns = now_ns.saturating_sub(std::mem::replace(&mut self.window_ns, now_ns));
@@ -217,7 +259,9 @@ impl State {
             }
             let empty = Window { due: 0.0, used_ns: 0, wanted_ns: 0 };
             let window = windows.entry(client.house).or_insert(empty);
-            window.due += account.due;
+            // The nursery has a part of what the house is due, and nobody counts what is used there.
+            let counted = 1.0 - self.nurseries.get(&client.house).copied().unwrap_or(0.0);
+            window.due += account.due * counted;
             window.used_ns += account.used_ns;
             window.wanted_ns += wanted_ns;
         }
@@ -227,6 +271,7 @@ impl State {
     /// Gives everybody the weight that they are to have now.
     fn set(&mut self) {
         self.changed = false;
+        self.nurseries.clear();
         let Some(graph) = &mut self.graph else { return };
         let mut members: BTreeMap<CurrencyId, Vec<usize>> = BTreeMap::new();
         let worth: Vec<Worth> = self
@@ -248,7 +293,15 @@ impl State {
         for ((id, all), weight) in members.iter().zip(weights) {
             let weight = weight * self.steering.factor(*id);
             let worth: Vec<Worth> = all.iter().map(|index| worth[*index]).collect();
-            for (index, part) in all.iter().zip(houses::parts(&worth)) {
+            let mut parts = houses::parts(&worth);
+            if self.short_lives.has_nursery(*id) {
+                let competes = |index: &usize| self.clients[*index].competes();
+                let nursery = part_of_nursery(all.iter().map(competes).zip(parts.iter().copied()));
+                let awake = parts.iter_mut().zip(all).filter(|(_, index)| competes(index));
+                awake.for_each(|(part, _)| *part *= 1.0 - nursery);
+                self.nurseries.insert(*id, nursery);
+            }
+            for (index, part) in all.iter().zip(parts) {
                 self.clients[*index].part = weight * part;
             }
         }
@@ -361,13 +414,17 @@ impl Periodic for State {
             self.clients.push(client);
         }
         self.clients.sort_by_key(|client| client.id);
-        self.used_by_gone_ns += known.into_values().map(|it| it.account.used_ns).sum::<u64>();
+        for client in known.into_values() {
+            self.count_life(&client, now_ns);
+            self.used_by_gone_ns += client.account.used_ns;
+        }
         for process in processes.into_values() {
             self.let_go(&process);
         }
         self.graph = Some(graph);
         self.changed = true;
         self.revalue();
+        self.nurse();
         self.set();
     }
 
@@ -392,6 +449,7 @@ impl Periodic for State {
         }
         self.unmanageable.clear();
         (self.graph, self.steering) = (None, Steering::default());
+        self.short_lives = ShortLives::default();
         self.carrier.clear();
         for what in self.guardian.restore().failed {
             tracing::error!("{what}");
@@ -416,6 +474,7 @@ impl Periodic for State {
         self.revalue();
         if self.looks.is_multiple_of(LOOKS_A_WINDOW) {
             self.steer(now_ns);
+            self.short_lives.forget(now_ns);
             self.changed = true;
         }
         if self.changed {

@@ -6,14 +6,19 @@
 //!    stay there. The weight of a cgroup with one thread goes where the thread goes.
 //! 2. Who has not competed yet stays where it was found or born: in the cgroup of its parent, mostly. So a process that
 //!    ends soon is not moved. A cgroup weighs what the clients in it weigh together.
+//!    In a house of [short lives](crate::short_lives) they are moved to its nursery instead, which weighs besides as one
+//!    that sleeps would if it awoke.
 //! 3. All clients together weigh as [`OUTER_WEIGHT`] ordinary groups, or as many as there are houses, if these are more.
 //! 4. Guests are together in one cgroup, with `cpu.idle` where the kernel has that, else with the least shares.
 //! 5. Who is in a cgroup with settings that somebody made is left there, and said.
+//! 6. A cgroup that no client is in is removed once it is empty, or after [`GRACE_NS`]: until then those in it may be
+//!    clients' children that no plan names yet.
 
 use super::v1_tree;
 use super::{Carrier, Hands};
 use crate::client::Client;
 use crate::record::UndoEntry;
+use enforcer::clock::now_ns;
 use ledger::{CurrencyId, ProcessIdentity};
 use observe::{Hierarchy, ProcessHandle};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +31,9 @@ const OUTER_WEIGHT: f64 = 10.0;
 /// The kernel's bounds of `cpu.shares`.
 const SHARES: std::ops::RangeInclusive<u64> = 2..=262_144;
 
+/// Time after which a cgroup is removed that no client is in, but somebody else, in ns.
+const GRACE_NS: u64 = 2_000_000_000;
+
 /// A cgroup of ours.
 #[derive(Debug)]
 struct Group {
@@ -33,6 +41,8 @@ struct Group {
     shares: u64,
     /// Where its first process was found.
     origin: String,
+    /// Since when no client has been in it; `None` while one is.
+    left_at_ns: Option<u64>,
 }
 
 /// A process that was taken in.
@@ -58,7 +68,8 @@ pub(crate) struct CgroupV1 {
 impl CgroupV1 {
     /// Removes cgroups of this name that are left without a record.
     pub fn new(tree: Hierarchy, name: String) -> CgroupV1 {
-        for beginning in [format!("{name}-c"), format!("{name}-guests")] {
+        for kind in ["c", "guests", "nursery"] {
+            let beginning = format!("{name}-{kind}");
             for group in v1_tree::named(&tree, &beginning) {
                 if let Err(what) = v1_tree::dissolve(&tree, &group, |_| "/".to_owned()) {
                     tracing::warn!("from an earlier run: {what}");
@@ -82,6 +93,11 @@ impl CgroupV1 {
         self.tree.mount().join(format!("{}-c{}", self.name, client.id.0))
     }
 
+    /// The folder of a house's nursery.
+    fn nursery_of(&self, house: CurrencyId) -> PathBuf {
+        self.tree.mount().join(format!("{}-nursery{}", self.name, house.0))
+    }
+
     /// Makes a cgroup that is not there, noting it before.
     fn make(&mut self, folder: &Path, origin: &str, hands: &mut Hands<'_>) -> io::Result<()> {
         if self.groups.contains_key(folder) && folder.is_dir() {
@@ -94,7 +110,8 @@ impl CgroupV1 {
         };
         entry.note(hands.record)?;
         create(folder)?;
-        let group = Group { shares: v1_tree::SHARES_AS_MADE, origin: origin.to_owned() };
+        let group =
+            Group { shares: v1_tree::SHARES_AS_MADE, origin: origin.to_owned(), left_at_ns: None };
         self.groups.insert(folder.to_owned(), group);
         Ok(())
     }
@@ -116,23 +133,34 @@ impl CgroupV1 {
     /// Puts a client's processes into its own cgroup.
     fn place(&mut self, client: &Client, hands: &mut Hands<'_>) -> io::Result<()> {
         let folder = self.folder_of(client);
-        for process in &client.processes {
-            let identity = process.identity();
-            let Some(placed) = self.processes.get(&identity) else { continue };
-            if placed.folder.as_deref() == Some(&folder) {
-                continue;
-            }
-            let origin = placed.origin.clone();
-            self.make(&folder, &origin, hands)?;
-            if self.groups[&folder].origin != origin {
-                let mount = self.tree.mount().to_owned();
-                UndoEntry::Place { process: identity, mount, origin }.note(hands.record)?;
-            }
-            if move_process(&process.handle, &self.tree, &folder)? == Moved::There
-                && let Some(placed) = self.processes.get_mut(&identity)
-            {
-                placed.folder = Some(folder.clone());
-            }
+        client
+            .processes
+            .iter()
+            .try_for_each(|process| self.move_to(&process.handle, &folder, hands))
+    }
+
+    /// Moves a process into a cgroup of ours, noting where it was found.
+    fn move_to(
+        &mut self,
+        process: &ProcessHandle,
+        folder: &Path,
+        hands: &mut Hands<'_>,
+    ) -> io::Result<()> {
+        let identity = process.identity();
+        let Some(placed) = self.processes.get(&identity) else { return Ok(()) };
+        if placed.folder.as_deref() == Some(folder) {
+            return Ok(());
+        }
+        let origin = placed.origin.clone();
+        self.make(folder, &origin, hands)?;
+        if self.groups[folder].origin != origin {
+            let mount = self.tree.mount().to_owned();
+            UndoEntry::Place { process: identity, mount, origin }.note(hands.record)?;
+        }
+        if move_process(process, &self.tree, folder)? == Moved::There
+            && let Some(placed) = self.processes.get_mut(&identity)
+        {
+            placed.folder = Some(folder.to_owned());
         }
         Ok(())
     }
@@ -140,6 +168,8 @@ impl CgroupV1 {
     /// Returns what each cgroup weighs by rule 2, in parts of the mean of active houses.
     fn weights(&self, clients: &[Client]) -> BTreeMap<PathBuf, f64> {
         let mut weights: BTreeMap<PathBuf, f64> = BTreeMap::new();
+        // The greatest part of those who sleep in a nursery.
+        let mut newborn: BTreeMap<PathBuf, f64> = BTreeMap::new();
         for client in clients.iter().filter(|client| !client.is_guest) {
             let part = client.part / client.processes.len().max(1) as f64;
             for process in &client.processes {
@@ -147,19 +177,38 @@ impl CgroupV1 {
                 if let Some(folder) = placed.and_then(|placed| placed.folder.clone()) {
                     // A sleeper adds to its own cgroup alone: elsewhere others would have what it is due.
                     let own = client.competes() || folder == self.folder_of(client);
+                    if !own && folder == self.nursery_of(client.house) {
+                        let greatest = newborn.entry(folder.clone()).or_default();
+                        *greatest = greatest.max(client.part);
+                    }
                     *weights.entry(folder).or_default() += if own { part } else { 0.0 };
                 }
             }
         }
+        for (folder, part) in newborn {
+            *weights.entry(folder).or_default() += part;
+        }
         weights
     }
 
-    /// Removes the cgroups that no client is in any more.
-    fn prune(&mut self, hands: &mut Hands<'_>) {
+    /// Removes the cgroups that no client is in any more (rule 6).
+    fn prune(&mut self, now_ns: u64, hands: &mut Hands<'_>) {
         let needed: BTreeSet<&PathBuf> =
             self.processes.values().filter_map(|placed| placed.folder.as_ref()).collect();
-        let stale = self.groups.keys().filter(|folder| !needed.contains(folder));
-        for folder in stale.cloned().collect::<Vec<_>>() {
+        let mut stale = Vec::new();
+        for (folder, group) in &mut self.groups {
+            if needed.contains(folder) {
+                group.left_at_ns = None;
+                continue;
+            }
+            let left_at_ns = *group.left_at_ns.get_or_insert(now_ns);
+            if now_ns.saturating_sub(left_at_ns) >= GRACE_NS
+                || observe::processes_in(folder).is_empty()
+            {
+                stale.push(folder.clone());
+            }
+        }
+        for folder in stale {
             let origin = |group: &Path| self.origin_of(group);
             match v1_tree::dissolve(&self.tree, &folder, origin) {
                 Ok(_) => {
@@ -213,6 +262,17 @@ impl Carrier for CgroupV1 {
         Ok(())
     }
 
+    fn nurse(&mut self, process: &ProcessHandle, house: CurrencyId, hands: &mut Hands<'_>) {
+        let placed = self.processes.get(&process.identity());
+        if placed.is_none_or(|placed| placed.folder.is_some()) {
+            return;
+        }
+        let folder = self.nursery_of(house);
+        if let Err(error) = self.move_to(process, &folder, hands) {
+            self.tell(hands, format!("the nursery {} takes nobody: {error}", folder.display()));
+        }
+    }
+
     fn release(&mut self, process: &ProcessHandle, hands: &mut Hands<'_>) {
         let identity = process.identity();
         let Some(placed) = self.processes.remove(&identity) else { return };
@@ -246,7 +306,7 @@ impl Carrier for CgroupV1 {
         if let Err(error) = self.weigh(&guests, 0) {
             self.tell(hands, format!("guests have a weight: {error}"));
         }
-        self.prune(hands);
+        self.prune(now_ns(), hands);
     }
 
     fn check(&mut self, client: &Client, hands: &mut Hands<'_>) {
