@@ -6,6 +6,7 @@ use common::{
     BY_HAND, Daemon, NO_SERVICES, SOMEBODY, SOMEBODY_ELSE, Worker, as_user, client_of,
     enforcing_process, front, guardian, may_switch_users, scheduling_of, state_of, wait_for,
 };
+use observe::{CgroupVersion, Hierarchy, ProcessHandle};
 use std::io::{Read, Write};
 use std::os::unix::fs::{lchown, symlink};
 use std::os::unix::net::UnixStream;
@@ -302,13 +303,16 @@ fn a_chain_of_short_lives_ends_up_in_a_nursery() {
                  while (1) { my $until = time + 0.004; while (time < $until) {} exit if fork; }";
     let worker =
         Worker::shell(&format!("exec perl -e \"{}\"", chain.replace('$', "\\$")), SOMEBODY);
+    let mounts = observe::mounts().expect("/proc");
+    let tree = Hierarchy::among(&mounts, CgroupVersion::V1("cpu")).expect("it is mounted");
+    let is_successor = |pid: u32| {
+        let facts = ProcessHandle::open(pid).and_then(|it| it.facts());
+        facts.is_ok_and(|facts| facts.process_group == worker.pid())
+    };
     wait_for("a successor to be born in the nursery", || {
-        let Ok(processes) = observe::scan() else { return false };
-        let mut group = processes.iter().filter(|it| it.facts.process_group == worker.pid());
-        group.any(|it| {
-            let text = std::fs::read_to_string(format!("/proc/{}/cgroup", it.identity.pid));
-            text.is_ok_and(|text| text.contains("-nursery"))
-        })
+        let groups = observe::cgroups_in(tree.mount()).into_iter();
+        let mut nurseries = groups.filter(|it| it.to_string_lossy().contains("-nursery"));
+        nurseries.any(|it| observe::processes_in(&it).into_iter().any(is_successor))
     });
 }
 

@@ -35,8 +35,16 @@ pub(crate) trait Carrier: Send {
     /// Gives a process back what it had, and forgets it.
     fn release(&mut self, process: &ProcessHandle, hands: &mut Hands<'_>);
 
-    /// Puts a process where its children are born into the weight of its house's nursery, if there is such a place.
-    fn nurse(&mut self, _process: &ProcessHandle, _house: CurrencyId, _hands: &mut Hands<'_>) {}
+    /// Puts a process where its children are born into the weight of its house's nursery, if there is such a place and it
+    /// has none of ours. Returns whether it has one then.
+    fn nurse(
+        &mut self,
+        _process: &ProcessHandle,
+        _house: CurrencyId,
+        _hands: &mut Hands<'_>,
+    ) -> bool {
+        true
+    }
 
     /// Gives all clients their weights. Of errors it tells, and tries again the next time.
     fn set(&mut self, clients: &[Client], hands: &mut Hands<'_>);

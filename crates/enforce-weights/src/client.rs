@@ -23,7 +23,7 @@ pub(crate) struct ManagedProcess {
     waited_ns: BTreeMap<u32, u64>,
     /// When that was; 0 for never.
     waits_at_ns: u64,
-    /// It was put into a nursery, or is elsewhere in a cgroup of ours.
+    /// It was put into a nursery, or is elsewhere in a cgroup of ours: so its children are born there.
     pub is_nursed: bool,
 }
 
@@ -59,8 +59,7 @@ impl ManagedProcess {
         hands: &mut Hands<'_>,
     ) {
         if self.strange_uid(owners).is_none() {
-            carrier.nurse(&self.handle, house, hands);
-            self.is_nursed = true;
+            self.is_nursed = carrier.nurse(&self.handle, house, hands);
         }
     }
 

@@ -15,6 +15,7 @@ mod carriers;
 mod client;
 mod handle;
 mod houses;
+mod newborn;
 mod nice_steps;
 mod record;
 mod registration;

@@ -3,6 +3,7 @@
 use crate::carriers::{Carrier, Hands};
 use crate::client::{Client, ManagedProcess, stranger};
 use crate::houses::{self, Worth};
+use crate::newborn::{Newborn, Newborns};
 use crate::record::UndoEntry;
 use crate::short_lives::{ShortLives, part_of_nursery};
 use crate::steering::{Steering, Window};
@@ -14,6 +15,7 @@ use ledger::{Class, CurrencyId, Member, ProcessIdentity};
 use observe::{ProcessHandle, RunState};
 use rustix::process::Signal;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 use undo::Guardian;
 use valuation::Graph;
@@ -52,6 +54,7 @@ pub(crate) struct State {
     pub(crate) unmanageable: Vec<(PlannedClient, String)>,
     steering: Steering,
     short_lives: ShortLives,
+    newborns: Newborns,
     /// The part of its house's weight that each nursery has.
     nurseries: BTreeMap<CurrencyId, f64>,
     pub(crate) drift: DriftLog,
@@ -82,6 +85,7 @@ impl State {
             unmanageable: Vec::new(),
             steering: Steering::default(),
             short_lives: ShortLives::default(),
+            newborns: Newborns::default(),
             nurseries: BTreeMap::new(),
             drift: DriftLog::default(),
             used_by_gone_ns: 0,
@@ -107,7 +111,7 @@ impl State {
             client.notes.push("only whole processes are given weights here".to_owned());
             return;
         };
-        if let Some(process) = known.remove(&identity) {
+        if let Some(process) = known.remove(&identity).or_else(|| self.newborns.take(identity)) {
             if process.strange_uid(&client.owners).is_some() {
                 client.notes.push(stranger(identity));
                 self.let_go(&process);
@@ -230,6 +234,47 @@ impl State {
     fn count_life(&mut self, client: &Client, now_ns: u64) {
         if !client.has_competed && now_ns.saturating_sub(client.born_ns) < SHORT_LIFE_NS {
             self.short_lives.add(client.house, now_ns);
+        }
+    }
+
+    /// Receives the child of a house of short lives into its nursery.
+    fn receive(&mut self, parent: ProcessIdentity, child: ProcessIdentity) {
+        let Some(mut newborn) = self.newborns.get(parent).map(|it| it.child(now_ns())) else {
+            return;
+        };
+        if !newborn.is_inside
+            && let Ok(handle) = ProcessHandle::open_identity(child)
+            && self.carrier.admit(&handle).is_ok()
+        {
+            let mut process = ManagedProcess::new(handle);
+            let (carrier, mut hands) = self.hands();
+            process.nurse(newborn.house, &newborn.owners, carrier, &mut hands);
+            if process.strange_uid(&newborn.owners).is_some() {
+                self.let_go(&process);
+                return;
+            }
+            newborn.is_inside = process.is_nursed;
+            newborn.process = Some(process);
+        }
+        self.newborns.insert(child, newborn);
+    }
+
+    /// Makes the processes of houses of short lives known as parents, and lets those go whom no plan has named.
+    fn know_parents(&mut self, now_ns: u64) {
+        for process in self.newborns.forget(now_ns) {
+            self.let_go(&process);
+        }
+        for client in &self.clients {
+            let house = client.house;
+            if !self.short_lives.has_nursery(house) {
+                continue;
+            }
+            let owners: Arc<[u32]> = client.owners.as_slice().into();
+            for process in &client.processes {
+                let (owners, is_inside) = (Arc::clone(&owners), process.is_nursed);
+                let parent = Newborn { house, owners, is_inside, process: None, at_ns: now_ns };
+                self.newborns.insert(process.identity(), parent);
+            }
         }
     }
 
@@ -425,11 +470,13 @@ impl Periodic for State {
         self.changed = true;
         self.revalue();
         self.nurse();
+        self.know_parents(now_ns);
         self.set();
     }
 
     fn own(&mut self, Fork { parent, child }: Fork) {
         self.carrier.note_fork(parent, child);
+        self.receive(parent, child);
     }
 
     fn status(&mut self) -> Status {
@@ -450,6 +497,8 @@ impl Periodic for State {
         self.unmanageable.clear();
         (self.graph, self.steering) = (None, Steering::default());
         self.short_lives = ShortLives::default();
+        // The guardian's record has them.
+        drop(self.newborns.clear());
         self.carrier.clear();
         for what in self.guardian.restore().failed {
             tracing::error!("{what}");

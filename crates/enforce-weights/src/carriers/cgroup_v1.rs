@@ -262,15 +262,19 @@ impl Carrier for CgroupV1 {
         Ok(())
     }
 
-    fn nurse(&mut self, process: &ProcessHandle, house: CurrencyId, hands: &mut Hands<'_>) {
-        let placed = self.processes.get(&process.identity());
-        if placed.is_none_or(|placed| placed.folder.is_some()) {
-            return;
+    fn nurse(&mut self, process: &ProcessHandle, house: CurrencyId, hands: &mut Hands<'_>) -> bool {
+        let identity = process.identity();
+        let is_inside = |carrier: &CgroupV1| {
+            carrier.processes.get(&identity).is_some_and(|placed| placed.folder.is_some())
+        };
+        if is_inside(self) {
+            return true;
         }
         let folder = self.nursery_of(house);
         if let Err(error) = self.move_to(process, &folder, hands) {
             self.tell(hands, format!("the nursery {} takes nobody: {error}", folder.display()));
         }
+        is_inside(self)
     }
 
     fn release(&mut self, process: &ProcessHandle, hands: &mut Hands<'_>) {
