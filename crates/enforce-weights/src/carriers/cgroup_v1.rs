@@ -34,6 +34,9 @@ const SHARES: std::ops::RangeInclusive<u64> = 2..=262_144;
 /// Time after which a cgroup is removed that no client is in, but somebody else, in ns.
 const GRACE_NS: u64 = 2_000_000_000;
 
+/// Most passes at once to remove a cgroup while others have weights.
+const PASSES_AT_WORK: u32 = 3;
+
 /// A cgroup of ours.
 #[derive(Debug)]
 struct Group {
@@ -71,7 +74,9 @@ impl CgroupV1 {
         for kind in ["c", "guests", "nursery"] {
             let beginning = format!("{name}-{kind}");
             for group in v1_tree::named(&tree, &beginning) {
-                if let Err(what) = v1_tree::dissolve(&tree, &group, |_| "/".to_owned()) {
+                if let Err(what) =
+                    v1_tree::dissolve(&tree, &group, v1_tree::PASSES, |_| "/".to_owned())
+                {
                     tracing::warn!("from an earlier run: {what}");
                 }
             }
@@ -210,13 +215,14 @@ impl CgroupV1 {
         }
         for folder in stale {
             let origin = |group: &Path| self.origin_of(group);
-            match v1_tree::dissolve(&self.tree, &folder, origin) {
+            // Others wait for weights meanwhile: where that was not enough it is tried again with the next.
+            match v1_tree::dissolve(&self.tree, &folder, PASSES_AT_WORK, origin) {
                 Ok(_) => {
                     self.groups.remove(&folder);
                     // If that fails, it is given back again at the end.
                     let _ = hands.record.note_given_back(&UndoEntry::group_key(&folder));
                 }
-                Err(what) => self.tell(hands, what),
+                Err(what) => tracing::debug!("{what}"),
             }
         }
     }

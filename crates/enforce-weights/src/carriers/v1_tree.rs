@@ -13,8 +13,8 @@ const CALLS_A_FILE: u64 = 4;
 pub(crate) const SHARES_AS_MADE: u64 = 1024;
 /// The names of our cgroups at the root of the tree begin so.
 pub(crate) const PREFIX: &str = "allot-";
-/// Most passes to remove a cgroup whose processes fork.
-const PASSES: u32 = 200;
+/// Most passes to remove a cgroup whose processes fork, at the end.
+pub(crate) const PASSES: u32 = 200;
 
 const VERSION: CgroupVersion = CgroupVersion::V1("cpu");
 
@@ -109,16 +109,17 @@ pub(crate) fn move_back(
 }
 
 /// Takes the processes of a cgroup and of those below it back, and removes the cgroups. `origin` tells where those of a
-/// cgroup were found.
+/// cgroup were found; `passes` is how often it is tried while they fork.
 ///
 /// # Errors
 /// What stays, in words.
 pub(crate) fn dissolve(
     tree: &Hierarchy,
     group: &Path,
+    passes: u32,
     origin: impl Fn(&Path) -> String,
 ) -> Result<Dissolved, String> {
-    undo::cgroup::dissolve(tree, group, PASSES, |process, group| {
+    undo::cgroup::dissolve(tree, group, passes, |process, group| {
         undo::cgroup::move_back(process, tree, &origin(group))
     })
 }

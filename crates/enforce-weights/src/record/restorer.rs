@@ -65,7 +65,7 @@ fn restore_groups(entries: &[UndoEntry], restored: &mut Restored) {
     let origin = |group: &Path| origins.get(group).cloned().unwrap_or_else(|| "/".to_owned());
     // Inner ones first: a longer path is greater.
     for (folder, (mount, _)) in groups.iter().rev().filter(|(folder, _)| folder.exists()) {
-        match v1_tree::dissolve(&v1_tree::at(mount), folder, origin) {
+        match v1_tree::dissolve(&v1_tree::at(mount), folder, v1_tree::PASSES, origin) {
             Ok(Dissolved { moved, .. }) => {
                 restored.count("processes moved", moved);
                 restored.count("cgroups removed", 1);
