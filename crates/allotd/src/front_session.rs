@@ -4,6 +4,7 @@
 
 use crate::answer_flow::{AnswerFlow, TookTooMuch};
 use crate::connections::{Asking, Connections, NotAsked};
+use crate::fair_queue::Person;
 use crate::listener::Gate;
 use crate::requests::{Shared, answer};
 use bytes::Bytes;
@@ -202,11 +203,10 @@ impl<'a> Session<'a> {
         };
         let Asking { who, person, credit, left, held } = asking;
         self.shared.served.charge(person, cost, Instant::now());
-        let rest = self.shared.served.rest(person, Instant::now()).unwrap_or_default();
         let shared = Arc::clone(self.shared);
         let flow = AnswerFlow { number, credit, out: self.out.clone() };
         tokio::spawn(async move {
-            tokio::time::sleep(rest).await;
+            shared.rest(Person(person)).await;
             // Whoever leaves is counted until this is answered: nobody makes the keeper's work pile up by leaving.
             let answer = answer(&shared, who, request).await;
             let sending = flow.send(answer, person, &shared.unread);

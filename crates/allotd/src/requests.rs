@@ -138,8 +138,9 @@ impl Shared {
         done
     }
 
-    /// Waits as long as a person has to rest, who is told things without asking again; no longer than allotd runs.
-    async fn rest(&self, person: Person) {
+    /// Waits as long as a person has to rest, no longer than allotd runs. Whoever need not does not wait for a tick of the
+    /// timer either.
+    pub(crate) async fn rest(&self, person: Person) {
         if let Some(rest) = self.served.rest(person.0, Instant::now()) {
             let mut ending = self.ending.clone();
             tokio::select! {
