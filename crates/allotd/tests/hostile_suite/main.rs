@@ -18,6 +18,9 @@ const SHORT: Duration = Duration::from_secs(5);
 /// The time of which the worst share is told: long for who is there all day, and short for who waits.
 const WINDOW: Duration = Duration::from_secs(10);
 
+/// Between ten requests and the next: an honest user does not write the journal so fast that its quota refuses them.
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// What is promised of allotd beside four users who do their worst.
 const REQUEST_P99_MS: f64 = 20.0;
 const PLACED_P99_MS: f64 = 50.0;
@@ -172,6 +175,7 @@ fn attack(test: &str, enforcer: &'static str) -> Option<Findings> {
     while began.elapsed() < attacked {
         asked.extend(honest.ask(&daemon, 10));
         placed.push(honest.newcomer(&daemon));
+        std::thread::sleep(PAUSE);
         if began.elapsed() < early_at {
             early = machine.footprint();
         }
