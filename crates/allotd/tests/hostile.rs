@@ -299,6 +299,11 @@ fn a_chain_of_short_lives_ends_up_in_a_nursery() {
     }
     let mut daemon = of_somebody(&["--enforcer", "weights"]);
     daemon.launch();
+    let source = daemon.client().status().expect("alive").life_source;
+    if source.starts_with("scanning") {
+        eprintln!("SKIP {test}: births are told too late for such lives: {source}");
+        return;
+    }
     let chain = "use Time::HiRes 'time'; \
                  while (1) { my $until = time + 0.004; while (time < $until) {} exit if fork; }";
     let worker =
