@@ -1,6 +1,6 @@
 //! Newborns of houses of [short lives](crate::short_lives), from their birth until a plan names them.
 //!
-//! 1. Whose parent was put into a nursery was born there: nothing is done.
+//! 1. A newborn whose parent is in a nursery was born there: nothing is done.
 //! 2. Any other is put there at once. A move takes the kernel longer than such a life when the last one was long ago, and
 //!    hardly any time after another: so a chain is caught with its second or third newborn.
 //! 3. A newborn that no plan has named for [`AGE_NS`] is let go.
@@ -57,15 +57,14 @@ impl Newborns {
     /// Forgets those that are older than rule 3 says. Returns those of them that are to be let go.
     pub fn forget(&mut self, now_ns: u64) -> Vec<ManagedProcess> {
         let is_old = |newborn: &Newborn| now_ns.saturating_sub(newborn.at_ns) > AGE_NS;
-        let (old, young) =
-            std::mem::take(&mut self.all).into_iter().partition(|(_, newborn)| is_old(newborn));
-        self.all = young;
-        let old: BTreeMap<ProcessIdentity, Newborn> = old;
-        old.into_values().filter_map(|newborn| newborn.process).collect()
-    }
-
-    /// Forgets all. Returns those that are to be let go.
-    pub fn clear(&mut self) -> Vec<ManagedProcess> {
-        std::mem::take(&mut self.all).into_values().filter_map(|newborn| newborn.process).collect()
+        let mut old = Vec::new();
+        self.all.retain(|_, newborn| {
+            if is_old(newborn) {
+                old.extend(newborn.process.take());
+                return false;
+            }
+            true
+        });
+        old
     }
 }

@@ -498,7 +498,7 @@ impl Periodic for State {
         (self.graph, self.steering) = (None, Steering::default());
         self.short_lives = ShortLives::default();
         // The guardian's record has them.
-        drop(self.newborns.clear());
+        self.newborns = Newborns::default();
         self.carrier.clear();
         for what in self.guardian.restore().failed {
             tracing::error!("{what}");
